@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from bag_files import MS, START_NS, BagBuilder, picture, stamp, write_bag
+from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Twist, Vector3
 from gymnasium.spaces import Box, MultiDiscrete
 from nav_msgs.msg import Odometry
@@ -34,6 +35,7 @@ from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros.messages.images import to_compressed_image, to_image
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 from vdl_ros.tools.export_dataset import main as export_dataset
 
 # Seconds from the start of the recording, and motors that run until then.
@@ -199,6 +201,44 @@ def live_steps(contract, speeds, commands):
     before = [each.observation for each in steps[:-1]]
     return np.stack(before), np.stack([each.executed for each in steps[1:]]).astype(
         np.float32), np.array([each.reward for each in steps[1:]])
+
+
+def test_positions_that_a_robot_was_sent_are_its_actions_live_and_in_a_bag(tmp_path):
+    part = {'unit': '', 'low': -1, 'high': 1, 'field': 'positions', 'step': 0.25}
+    (tmp_path / 'rewards.py').write_text(
+        'def speed(before, after):\n    return before["speed"] + 2.0 * after["speed"]\n')
+    path = tmp_path / 'mine.yaml'
+    path.write_text(yaml.safe_dump(GOOD | {
+        'rate': 10.0, 'episode_steps': 100, 'reward': {'function': 'rewards:speed'},
+        'actions': {'topic': 'arm', 'type': 'trajectory_msgs/msg/JointTrajectory', 'parts': [
+            part | {'name': 'a', 'key': 'joint', 'position_of': 'speed'}]}}))
+    contract, random, now = read_contract(path), np.random.default_rng(1), -0.1
+    sent, seen, messages = [], [], []
+    interfaces = RobotInterfaces(contract)
+    session = Session(contract, make_task(contract), None, sent.append, print, clock=lambda: now)
+    for index in range(25):
+        now, speed = index / 10, float(sent[-1][0]) if sent else 0.5
+        session.on_reading('odom', Reading({'speed': speed}, now, 0.0, now, now))
+        session.tick(now)
+        if result := session.take():
+            seen.append(result.observation)
+        session.act(random.uniform(-1.0, 1.0, 1), now)
+        messages.append((START_NS + index * 100 * MS, '/odom', odometry(speed)))
+        if sent:
+            messages.append((START_NS + index * 100 * MS, '/arm',
+                             interfaces.message(sent[-1], Time(sec=1), '')))
+    assert messages[-1][2].joint_names == ['joint']
+    assert messages[-1][2].points[0].time_from_start.nanosec == 10**8
+    write_bag(tmp_path / 'demos/episode_0000', messages, EpisodeLabels('move', True, 'mine'))
+    found = load_demonstrations(
+        tmp_path / 'demos', 'robot/mine', (make_task(contract).observation_space, RobotVectorEnv(
+            1, contract=contract, namespace='', stop=threading.Event()).single_action_space),
+        {'mine': path}, outcomes=True)
+    count = len(found.observations)
+    assert count >= 20
+    # The first command is no motion yet.
+    np.testing.assert_array_equal(found.observations[2:], seen[-count - 1:-1][2:])
+    np.testing.assert_allclose(found.actions[:, 0], np.ravel(sent)[-count - 1:-1], atol=1e-7)
 
 
 def odometry(speed):

@@ -9,6 +9,7 @@ from vdl_ros.arm.simulation.simulation import PoseError
 from vdl_ros.envs.registration import SO101_PICK, SO101_REACH, register
 from vdl_ros.envs.so101.twin import JOINTS, LOWER, UPPER, SO101Twin
 from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.task import Measured, make_task
 
 DOWN = np.array([0.0, -0.3, 0.4, 1.4, np.pi / 2, 0.7])
 
@@ -25,12 +26,15 @@ def joints_at(place, start):
     return found
 
 
-@pytest.mark.parametrize('name', ['so101', 'so101_sim', 'so101_pick'])
+@pytest.mark.parametrize('name', [
+    'so101', 'so101_sim', 'so101_pick', 'so101_positions', 'so101_positions_sim'])
 def test_a_contract_has_the_limits_of_the_twin(name):
     contract = find_contract(name)
     limits = {each.name: (each.low, each.high) for each in contract.features}
-    assert [limits[part.change_of] for part in contract.actions.parts] == [
+    assert [limits[part.feature] for part in contract.actions.parts] == [
         *zip(LOWER, UPPER, strict=True)][:len(contract.actions.parts)]
+    for part in contract.actions.parts:
+        assert not part.position_of or limits[part.feature] == (part.low, part.high)
 
 
 @pytest.mark.parametrize('env_id', [SO101_REACH, SO101_PICK])
@@ -54,6 +58,18 @@ def test_who_goes_to_the_target_and_stays_reaches_it():
         assert not truncated
     assert info['is_success']
     assert total > 5.0
+
+
+@pytest.mark.parametrize('name', ['so101_positions_sim', 'so101_pick'])
+def test_what_a_person_showed_was_to_get_where_it_ended(name):
+    task = make_task(find_contract(name))
+    values = {each.name: 0.1 for each in task.contract.features}
+    end = Measured(values, {}, dict.fromkeys(task.contract.inputs, 0.0), 5.0, np.zeros((3, 6)))
+    task.begin_demonstrated([end])
+    place = SO101Twin().tool_at(np.array([values.get(each, 0.0) for each in JOINTS]))
+    np.testing.assert_allclose(task.target, [0.1] * 3 if 'cube_x' in values else place)
+    assert task.reward(end, end) >= 0.0
+    assert task.distance == pytest.approx(0.0)
 
 
 def test_the_gripper_lifts_a_cube_and_holds_it_also_when_a_pose_is_refused():

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from bag_files import START_NS, BagBuilder, add_scenario, write_bag
-from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from robot_contract import GOOD
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Int16MultiArray
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from vdl_ros.bags.messages import decode
 from vdl_ros.bags.reader import BagReader, EpisodeLabels, read_labels
@@ -82,7 +82,7 @@ def test_imported_bags_are_exported_and_learned_as_the_data_set_was(data, tmp_pa
 
 
 def test_each_kind_of_field_is_read_again(tmp_path):
-    """Keyed, some of them unknown; by place; dotted; a continuous action; at 30 Hz."""
+    """Keyed, some of them unknown; by place; dotted; positions of a trajectory; at 30 Hz."""
     def feature(name, source, field, **more):
         return {'name': name, 'from': source, 'field': field, 'unit': '', 'low': -1, 'high': 1,
                 **more}
@@ -90,6 +90,9 @@ def test_each_kind_of_field_is_read_again(tmp_path):
     contract = tmp_path / 'mine.yaml'
     contract.write_text(yaml.safe_dump(GOOD | {
         'namespace': 'left',
+        'actions': {'topic': 'arm', 'type': 'trajectory_msgs/msg/JointTrajectory', 'parts': [
+            {'name': name, 'field': 'positions', 'key': name, 'position_of': name, 'step': 9.0,
+             'unit': '', 'low': -9, 'high': 9} for name in 'ab']},
         'topics': {key: {'topic': key, 'type': kind, 'timeout': 0.5} for key, kind in (
             ('joints', 'sensor_msgs/msg/JointState'), ('odom', 'nav_msgs/msg/Odometry'),
             ('array', 'std_msgs/msg/Int16MultiArray'))},
@@ -104,9 +107,11 @@ def test_each_kind_of_field_is_read_again(tmp_path):
     for number in range(40):
         ns, values = START_NS + number * 10**9 // 30, random.normal(size=5)
         joints = JointState(name=['b', 'a'], position=values[:2], velocity=values[1:3])
-        odom, twist = Odometry(), Twist()
-        odom.twist.twist.linear.x, twist.linear.x = values[3:]
-        messages += [(ns, '/left/odom', odom), (ns, '/left/cmd_vel', twist),
+        odom = Odometry()
+        odom.twist.twist.linear.x = values[3]
+        arm = JointTrajectory(joint_names=['b', 'a'], points=[
+            JointTrajectoryPoint(positions=values[3:])])
+        messages += [(ns, '/left/odom', odom), (ns, '/left/arm', arm),
                      (ns, '/left/array', Int16MultiArray(data=[0, 0, number, 0])),
                      (ns, '/left/joints', joints)]
     write_bag(tmp_path / 'demos/episode_0000', messages, EpisodeLabels('drive', True, 'mine'))

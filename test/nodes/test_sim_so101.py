@@ -15,13 +15,14 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.robots.robot_env import register
 
 
+@pytest.mark.parametrize('robot', ['so101_sim', 'so101_positions_sim'])
 def test_an_agent_moves_the_twin_which_stays_where_it_was_left_and_keeps_its_limits(
-        node_here, peer):
+        node_here, peer, robot):
     node = node_here(SimSO101Node, 'publish_clock:=true', 'real_time_factor:=2.0')
     states = peer.listen('joint_states')
     register(EnvModulesConfig(), '/', threading.Event())
     with contextlib.closing(
-            factory.make(EnvConfig(env_id='robot/so101_sim', num_envs=1), seed=1)) as env:
+            factory.make(EnvConfig(env_id=f'robot/{robot}', num_envs=1), seed=1)) as env:
         env.reset()
         peer.until(lambda: states, 'joints')
         begin = states[-1].position[0]

@@ -46,9 +46,39 @@ def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(co
     assert sent(-0.1, 1.2) == 1.1
 
 
+def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
+    positions = Positions(contract(part={
+        'change_of': '', 'position_of': 'speed', 'step': 0.1, 'low': -1, 'high': 0.9}))
+
+    def sent(position, measured, ticks=1):
+        for _ in range(ticks):
+            positions.tick()
+        return pytest.approx(positions.of(np.array([position]), {'speed': measured})[0])
+
+    stay = np.nan
+    assert positions.of(np.array([0.5]), {}) is None  # before the first measurement
+    assert sent(stay, 0.2) == 0.2
+    assert [sent(0.5, 0.2), sent(0.5, 0.3), sent(0.5, 0.4)] == [0.3, 0.4, 0.5]
+    assert [sent(stay, 0.5), sent(0.5, 0.5), sent(0.45, 0.5)] == [0.5, 0.5, 0.45]
+    assert [sent(1.0, 0.3), sent(1.0, 0.3)] == [0.5, 0.5]  # who is held goes no further
+    assert [sent(1.0, 0.85, ticks=9), sent(stay, 0.85)] == [0.6 + 0.05, 0.6 + 0.05]
+    positions.forget()
+    assert [sent(1.0, 0.85), sent(2.0, 1.2)] == [0.9, 1.0]  # the limit, and back to it
+    # Changes of a stick, from the latest tick.
+    positions.forget()
+    for change in (0.02, -0.05):
+        moved = positions.moved(np.array([change]), {'speed': 0.3})
+        assert positions.of(moved, {'speed': 0.3})[0] == pytest.approx(0.3 + change)
+    assert np.isnan(positions.moved(np.zeros(1), {'speed': 0.3})).all()
+
+
 @pytest.mark.parametrize(('actions', 'error'), [
     ({'part': {'change_of': 'sped'}}, "change_of: 'sped' is not allowed: .* did you mean"),
     ({'part': {'neutral': 0.05}}, 'neutral: 0.05 is not allowed: 0, with change_of'),
+    ({'part': {'position_of': 'speed', 'step': 0.1}}, "position_of: 'speed' is not allowed: only"),
+    ({'part': {'change_of': '', 'position_of': 'speed'}}, 'step: 0.0 is not allowed: above 0'),
+    ({'part': {'step': 0.1}}, 'step: 0.1 is not allowed: above 0 with position_of, and only'),
+    ({'part': {'key': 'x', 'index': 0}}, 'index: 0 is not allowed: only one of key and index'),
     ({'echo': 'sent'}, "sender: 'sent' is not allowed: '', as echo, with change_of")])
 def test_a_contract_says_what_of_changes_cannot_be(contract, actions, error):
     with pytest.raises(ContractError, match=error):

@@ -169,6 +169,36 @@ def test_changes_begin_anew_in_each_episode_where_the_robot_is(robot):
         assert len(robot.sent) == count
 
 
+POSITIONS = Actions(topic='arm', type='trajectory_msgs/msg/JointTrajectory', parts=(ActionPart(
+    name='forward', field='positions', key='a', unit='m/s', low=-1.0, high=1.0, step=0.2,
+    position_of='speed'),))
+
+
+def test_positions_are_held_while_nothing_else_is_commanded(robot):
+    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD,
+                        parts=(TakeoverPart(name='forward', field='axes', index=1),))
+    robot = robot(actions=POSITIONS, takeover=takeover, takeovers=True, episode_steps=100,
+                  late=LateAction(action='hold', limit=0.5))
+    # What stands for the actions before the first one is where the robot is.
+    np.testing.assert_allclose(robot.start().observation[2:], 0.1, atol=1e-6)
+    np.testing.assert_allclose(robot.tick(act=0.7).observation[2:], [0.3, 0.1], atol=1e-6)
+    # The agent is late, or gives nothing; the robot is not further than where it was sent.
+    for act in (None, np.nan):
+        robot.tick(0.3, act=act)
+    assert robot.sent == pytest.approx([0.3, 0.3])
+    # A person's stick changes it from there; in pauses the robot stays.
+    robot.session.on_person(np.array([-0.1]), robot.now)
+    result = robot.tick(0.2, act=0.7)
+    assert [*result.executed, robot.sent[-1]] == pytest.approx([0.2, 0.2])
+    for _ in range(4):
+        result = robot.tick(0.2, act=0.7)
+    assert [*result.executed, robot.sent[-1]] == pytest.approx([0.2, 0.2])
+    robot.session.lose('x')
+    count = len(robot.sent)
+    robot.session.stop()
+    assert len(robot.sent) == count
+
+
 def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):
     robot = robot()
     for _ in range(10):

@@ -23,7 +23,13 @@ from vdl_ros.envs.env_config import ROBOT, EnvConfig, EnvModulesConfig
 from vdl_ros.export.lerobot_reader import INFO, LeRobotData, read_lerobot
 from vdl_ros.export.messages import ArmBag, Picture, of_contract
 from vdl_ros.rl.algorithms import sac
-from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations, Outcomes
+from vdl_ros.rl.learning.demonstrations import (
+    DemonstrationInbox,
+    Demonstrations,
+    Outcomes,
+    chunks,
+    repeated,
+)
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
@@ -35,6 +41,7 @@ from vdl_ros.robots.contract import (
     read_contract,
 )
 from vdl_ros.robots.observer import Observer, frame
+from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.takeover import executed_actions
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
@@ -88,11 +95,12 @@ class _Replayed(NamedTuple):
 
 def _replay(
     episode: RobotEpisode, contract: Contract, task: Task, observer: Observer,
-    outcomes: bool = False,
+    outcomes: bool = False, chunk: int = 1,
 ) -> _Replayed:
     """Return what was observed and done, from the first motion to a second after the last one.
 
-    With ``outcomes`` what followed, too, with all rests, up to success or failure.
+    With ``outcomes`` what followed, too, with all rests, up to success or failure; ``chunk`` is
+    as of :func:`load_demonstrations`.
     """
     missing = [topic.topic for key, topic in contract.observed_inputs.items()
                if not episode.readings.get(key)]
@@ -107,12 +115,16 @@ def _replay(
     ticks = begin + np.arange(count + 1) / contract.rate
     actions, values = executed_actions(episode.commands, ticks, contract)
     neutral = np.array(contract.actions.neutral)
-    moves = np.any(np.abs(values - neutral) > 1e-9, axis=1)
+    # A position is none before a command has another one.
+    begins = np.where(np.isnan(neutral), values[0], neutral)
+    moves = np.any(np.abs(values - begins) > 1e-9, axis=1)
     if not moves.any():
         raise ValueError(f'{episode.source}: no command moves the robot')
     first, last = int(np.argmax(moves)), count - 1 - int(np.argmax(moves[::-1]))
     stop = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
-    history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
+    begun, = _measure(episode, ticks[first:first + 1], np.tile(neutral, (HISTORY, 1)))
+    rest = Positions(contract).allowed(neutral, begun.values)
+    history = np.concatenate([np.tile(rest, (HISTORY, 1)), values[first:]])
     measured = _measure(episode, ticks[first:stop + outcomes], history)
     fresh = np.array([
         all(each.ages[key] <= topic.timeout for key, topic in contract.observed_inputs.items())
@@ -127,7 +139,7 @@ def _replay(
     steps = np.arange(stop - first)
     still = steps - np.maximum.accumulate(np.where(moves[first:stop], steps, 0))
     kept = fresh & ((still <= round(_REST_S * contract.rate)) | (steps >= last - first))
-    return _Replayed(observations[kept], actions[first:stop][kept])
+    return _Replayed(observations[kept], chunks(actions[first:stop], chunk)[kept])
 
 
 def _with_outcomes(
@@ -184,8 +196,8 @@ def demonstration_inbox(
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')
     return DemonstrationInbox(
-        _load(bc.demonstrations, env, modules, learner), learner.schema, bc.bc_batch, train.seed,
-        lambda: learner.version, flow_stats)
+        _load(bc.demonstrations, env, modules, learner, chunk=bc.chunk), learner.schema,
+        bc.bc_batch, train.seed, lambda: learner.version, flow_stats)
 
 
 def demonstrate(env: EnvConfig, modules: EnvModulesConfig, learner: Learner) -> str:
@@ -207,7 +219,7 @@ def demonstrate(env: EnvConfig, modules: EnvModulesConfig, learner: Learner) -> 
 
 def _load(
     folder: str, env: EnvConfig, modules: EnvModulesConfig, learner: Learner,
-    outcomes: bool = False,
+    outcomes: bool = False, chunk: int = 1,
 ) -> Demonstrations:
     """Return demonstrations in units of the policy."""
     contracts = known_contracts(modules.robots)
@@ -216,15 +228,20 @@ def _load(
         first = factory.first_actions(envs)
     try:
         found = load_demonstrations(
-            Path(folder), env.env_id, spaces, contracts, first, outcomes=outcomes)
+            Path(folder), env.env_id, spaces, contracts, first, outcomes=outcomes, chunk=chunk)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
-    return replace(found, actions=learner.policy.distribution.from_environment(found.actions))
+    actions, shape = found.actions, found.actions.shape
+    if chunk > 1:
+        actions = actions.reshape(-1, *(spaces[1].shape or ()))
+    return replace(found, actions=learner.policy.distribution.from_environment(
+        actions).reshape(shape))
 
 
 def load_demonstrations(
     folder: Path, env_id: str, spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
     contracts: Mapping[str, Path], first_actions: ArrayLike = 0, *, outcomes: bool = False,
+    chunk: int = 1,
 ) -> Demonstrations:
     """Return the demonstrations in a folder, as the environment observes and acts.
 
@@ -237,16 +254,20 @@ def load_demonstrations(
         first_actions: the least numbers of discrete actions in the environment; ``spaces`` and
             the result count from 0.
         outcomes: what followed is needed, too.
+        chunk: actions of each step, its own and the next ones, [N, chunk * A].
 
     Raises:
         ValueError: there are none, they cannot be read, or do not fit the environment; one line.
     """
     source = str(folder)
+    spaces = spaces[0], repeated(spaces[1], chunk)
+    if chunk > 1:
+        first_actions = np.tile(np.ravel(first_actions), chunk)
     if (folder / INFO).is_file():
         data = read_lerobot(folder)
         contract = _contract_of(data, contracts)
         if contract is None:
-            return _of_environment(data, source, outcomes).fitted(*spaces, first_actions)
+            return _of_environment(data, source, outcomes, chunk).fitted(*spaces, first_actions)
         if contract.observed_images:
             raise ValueError(f'{source}: the robot {contract.name!r} observes images, which are '
                              'videos in a LeRobot data set and not read: bags of record_episodes')
@@ -262,7 +283,7 @@ def load_demonstrations(
             f'not fit {env_id}: {list(wanted or ())}')
     found, size = list[_Replayed](), 0
     for episode in episodes:
-        found.append(_replay(episode, contract, task, observer, outcomes))
+        found.append(_replay(episode, contract, task, observer, outcomes, chunk))
         # Twice as they are joined, and what followed.
         size += found[-1].observations.nbytes * (4 if outcomes else 2)
         check_size(size, source)
@@ -274,11 +295,15 @@ def load_demonstrations(
                    for field in fields(Outcomes))) if known else None).fitted(*spaces)
 
 
-def _of_environment(data: LeRobotData, source: str, outcomes: bool) -> Demonstrations:
+def _of_environment(
+    data: LeRobotData, source: str, outcomes: bool, chunk: int,
+) -> Demonstrations:
     """Return the rows of an environment; with outcomes those that another one follows, too."""
     count = len(np.unique(data.episodes))
     if not outcomes:
-        return Demonstrations(data.states, data.actions, count, source)
+        ends = np.flatnonzero(np.diff(data.episodes)) + 1
+        return Demonstrations(data.states, np.concatenate([
+            chunks(each, chunk) for each in np.split(data.actions, ends)]), count, source)
     if data.rewards is None or data.done is None:
         raise ValueError(f'{source}: it has no next.reward and next.done, which sac learns from: '
                          'record it again')

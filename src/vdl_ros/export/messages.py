@@ -20,13 +20,14 @@ from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
     COMPRESSED_IMAGE,
     IMAGE,
+    TRAJECTORY,
     ActionPart,
     Contract,
     ContractError,
     Feature,
     ReadingError,
-    follow,
     read_feature,
+    read_part,
 )
 
 # Times of captured frames only number them.
@@ -118,7 +119,9 @@ def of_contract(contract: Contract) -> BagTopics:
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,
         tuple(feature.name for feature in contract.features),
-        parts, contract.name, all(map(is_stamped, types.values())))
+        parts, contract.name,
+        # Commands that are trajectories begin when they arrive, and have no stamp.
+        contract.actions.type != TRAJECTORY and all(map(is_stamped, types.values())))
 
 
 def _features(features: list[Feature], message: Any) -> dict[str, float]:
@@ -132,9 +135,8 @@ def _parts(parts: Sequence[ActionPart], message: Any) -> tuple[float, ...]:
     found = []
     for part in parts:
         try:
-            value = follow(message, part.field)
-            found.append(float(value if part.index < 0 else value[part.index]))
-        except (AttributeError, IndexError, TypeError) as error:
+            found.append(read_part(part, message))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise MessageError(' '.join(str(error).split())) from None
     return tuple(found)
 

@@ -173,11 +173,13 @@ class EvaluateNode(BaseNode):
         what = '' if before is None else 'attacked: ' if self.is_attack else (
             f'{self._config.against}: ')
         lost = f', {result.lost} lost' if result.lost else ''
+        change = '' if math.isnan(result.action_change) else (
+            f', actions change by {result.action_change:.0%} a step')
         self.get_logger().info(
             f'{what}{len(result.returns)} episodes{lost}: mean {result.mean:.2f}, '
             f'std {result.std:.2f}, {interval}from {min(result.returns):g} to '
             f'{max(result.returns):g}, '
-            f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
+            f'length {sum(result.lengths) / len(result.lengths):.1f}{success}{change}')
         if figures := result.reaction_time_ms:
             self.get_logger().info(
                 f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '

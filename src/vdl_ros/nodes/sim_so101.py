@@ -1,14 +1,18 @@
 """Simulated SO-101: the topics of ros2_control's controllers, as the real arm has them.
 
 Subscribes: ``forward_position_controller/commands`` (std_msgs/Float64MultiArray), positions of the
-first five joints, or of all six, rad. Publishes: ``joint_states``. Service: ``~/set_pose``
-(vdl_ros/SetJointPositions).
+first five joints, or of all six, rad; ``joint_trajectory_controller/joint_trajectory``
+(trajectory_msgs/JointTrajectory) of one point, which replaces what was commanded before.
+Publishes: ``joint_states``. Service: ``~/set_pose`` (vdl_ros/SetJointPositions).
 """
 
 import math
 import time
 
+import numpy as np
+from builtin_interfaces.msg import Duration
 from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.envs.so101.twin import ROS_JOINTS, SO101Twin
 from vdl_ros.ros.arm.sim_node import SimNode
@@ -17,6 +21,9 @@ from vdl_ros.ros.node_settings import TwinConfig
 # Between two messages of joints, simulated s; the longest time simulated at once, wall s.
 PERIOD, _MAX_S = 0.02, 0.1
 _COUNTS = 5, 6
+_TRAJECTORY = 'joint_trajectory_controller/joint_trajectory'
+# Longest way to a point, s.
+_MAX_WAY_S = 60.0
 
 
 class SimSO101Node(SimNode):
@@ -29,6 +36,7 @@ class SimSO101Node(SimNode):
     def __init__(self) -> None:
         super().__init__('joint_states', ROS_JOINTS)
         self.sub('forward_position_controller/commands', self._on_commands)
+        self.sub(_TRAJECTORY, self._on_trajectory)
         # Even with use_sim_time: this node publishes that time.
         self.every(PERIOD / max(1.0, self._config.real_time_factor), self._keep_pace)
         self.get_logger().info('simulated SO-101 ready')
@@ -50,6 +58,20 @@ class SimSO101Node(SimNode):
                         'not allowed: 5 or 6, finite')
             return
         self._twin.command(message.data)
+
+    def _on_trajectory(self, message: JointTrajectory) -> None:
+        names, points = list(message.joint_names), message.points
+        duration = points[0].time_from_start if points else Duration()
+        seconds = duration.sec + duration.nanosec * 1e-9
+        if (len(points) != 1 or len(points[0].positions) != len(names) or not 0 <= seconds <= (
+                _MAX_WAY_S) or {*names} - {*ROS_JOINTS} or len({*names}) < len(names) or (
+                not all(map(math.isfinite, points[0].positions)))):
+            self.refuse(f'{_TRAJECTORY}: {len(points)} points of {names} are not allowed: one, '
+                        f'within {_MAX_WAY_S:g} s, with a finite position for each joint')
+            return
+        goals = dict(zip(names, points[0].positions, strict=True))
+        self._twin.command(np.array([goals.get(name, goal) for name, goal in zip(
+            ROS_JOINTS, self._twin.goals.tolist(), strict=True)]), seconds)
 
 
 main = SimSO101Node.main

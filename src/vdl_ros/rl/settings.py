@@ -270,6 +270,10 @@ class BcConfig(DemonstrationsConfig):
 
     bc_batch: int = setting(
         256, 'Steps of an update, in whole unrolls.', minimum=1, maximum=1_000_000, unit='steps')
+    chunk: int = setting(
+        1, 'Actions that the policy gives at each step, for it and the next ones. What was given '
+        'for a step is averaged (temporal ensembling, Zhao et al. 2023, arXiv:2304.13705).',
+        minimum=1, maximum=100, unit='steps')
 
 
 AlgorithmConfig = (

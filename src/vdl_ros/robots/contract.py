@@ -24,6 +24,8 @@ from vdl_ros.common.settings import SettingError, suggestion
 CONVERSIONS = ('roll', 'pitch', 'yaw')
 #: Types of messages that are images.
 IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
+#: Of commands: a message has one point, which is reached in one step.
+TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 
 _NAME = '[A-Za-z][A-Za-z0-9_]*'
 # Of a file beside a contract, or in a folder there.
@@ -122,6 +124,8 @@ class ActionPart(_Section, kw_only=True):
     """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
 
     With ``change_of``, a feature, it is a change, and the message has the position that results.
+    With ``position_of`` it is this position, ``step`` further in a step at most; the neutral
+    action is to stay, and NaN stands for it.
     """
 
     name: _Text
@@ -131,12 +135,21 @@ class ActionPart(_Section, kw_only=True):
     low: _Number = math.nan
     high: _Number = math.nan
     neutral: _Number = 0.0
+    key: str = ''
     index: _Index = -1
     change_of: str = ''
+    position_of: str = ''
+    step: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
 
     def __post_init__(self) -> None:
-        if self.change_of and self.neutral:
-            raise _refusal('neutral', self.neutral, '0, with change_of')
+        if self.key and self.index >= 0:
+            raise _refusal('index', self.index, 'only one of key and index')
+        if self.change_of and self.position_of:
+            raise _refusal('position_of', self.position_of, 'only one of change_of and it')
+        if self.feature and self.neutral:
+            raise _refusal('neutral', self.neutral, '0, with change_of or position_of')
+        if bool(self.position_of) != bool(self.step):
+            raise _refusal('step', self.step, 'above 0 with position_of, and only then')
         levels = self.levels
         if levels:
             if len({*levels}) < max(2, len(levels)):
@@ -146,10 +159,18 @@ class ActionPart(_Section, kw_only=True):
             raise ValueError('levels: missing, or low and high')
         elif self.low >= self.high:
             raise _refusal('high', self.high, f'a number above low, {self.low:g}')
-        if self.neutral not in levels if levels else not self.low <= self.neutral <= self.high:
+        if self.position_of:
+            if levels:
+                raise _refusal('levels', levels, 'low and high, with position_of')
+            self.neutral = math.nan
+        elif self.neutral not in levels if levels else not self.low <= self.neutral <= self.high:
             raise _refusal('neutral', self.neutral, f'one of {list(levels)}' if levels else
                            f'from {self.low:g} to {self.high:g}')
 
+    @property
+    def feature(self) -> str:
+        """The feature whose position is sent; '': the action itself is sent."""
+        return self.change_of or self.position_of
 
     def nearest(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the numbers of the nearest levels."""
@@ -172,9 +193,14 @@ class Actions(_Section, kw_only=True):
         for name in ('parts', 'recorded'):
             if len({bool(part.levels) for part in getattr(self, name)}) > 1:
                 raise ValueError(f'{name}: levels for all of them, or for none')
-        if self.has_changes and (self.sender or self.echo):
-            # What another sends would be compared with the neutral action, which is a change.
-            raise _refusal('sender', self.sender or self.echo, "'', as echo, with change_of")
+        if self.sends_positions and (self.sender or self.echo):
+            # What another sends would be compared with the neutral action, which is no position.
+            raise _refusal('sender', self.sender or self.echo,
+                           "'', as echo, with change_of or position_of")
+
+    @property
+    def sends_positions(self) -> bool:
+        return any(part.feature for part in self.parts)
 
     @property
     def has_changes(self) -> bool:
@@ -211,7 +237,10 @@ class Actions(_Section, kw_only=True):
 
 
 class TakeoverPart(_Section, kw_only=True):
-    """A number of a person's message, which times ``scale`` is the part ``name`` of the action."""
+    """A number of a person's message, which times ``scale`` is the part ``name`` of the action.
+
+    Of a part with ``position_of`` it is a change.
+    """
 
     name: _Text
     field: _Field
@@ -395,8 +424,9 @@ class Contract(_Section, kw_only=True):
         for index, limit in enumerate(self.limits):
             _check_name(f'limits[{index}]: feature', limit.feature, names)
         for index, each in enumerate(self.actions.parts):
-            if each.change_of:
-                _check_name(f'actions: parts[{index}]: change_of', each.change_of, [
+            if each.feature:
+                key = 'change_of' if each.change_of else 'position_of'
+                _check_name(f'actions: parts[{index}]: {key}', each.feature, [
                     feature.name for feature in self.features if not feature.optional])
         for part in self.takeover.parts if self.takeover else ():
             _check_name('takeover: parts: name', part.name,
@@ -559,6 +589,25 @@ def read_feature(feature: Feature, message: Any) -> float:
     if not math.isfinite(number) and not feature.optional:
         raise ReadingError(f'{feature.name} is missing or not finite')
     return number if math.isfinite(number) else math.nan
+
+
+def named(message: Any) -> tuple[list[str], Any]:
+    """Return names that a message has, and what has a number for each; LookupError: none has.
+
+    Of a ``JointTrajectory`` it is the first point.
+    """
+    if hasattr(message, 'joint_names'):
+        return message.joint_names, message.points[0]
+    return message.name, message
+
+
+def read_part(part: ActionPart, message: Any) -> float:
+    """Return a number of a command; AttributeError, LookupError, ValueError: it has none."""
+    if part.key:
+        names, message = named(message)
+        return float(follow(message, part.field)[list(names).index(part.key)])
+    value = follow(message, part.field)
+    return float(value if part.index < 0 else value[part.index])
 
 
 def _angle(quaternion: Any, which: str) -> float:

@@ -1,4 +1,4 @@
-"""Positions for robots that take them, of actions that are changes (``change_of``)."""
+"""Positions for robots that take them, of actions with ``change_of`` or ``position_of``."""
 
 from collections.abc import Mapping
 
@@ -9,24 +9,29 @@ from vdl_ros.robots.contract import Contract
 
 
 class Positions:
-    """Makes the positions that are sent of the changes that an action is.
+    """Makes the positions that are sent of an action, whose parts are changes or positions.
 
     The first change of an episode is from where the robot is, each later one from the position
     sent before, so that a robot that hangs a little below it does not sink. A position is never
-    further from the measured one than ``high - low`` of the part: a robot that is held, or whose
-    commands end, goes no further. It is within ``low`` and ``high`` of the feature, or on the way
-    back to them.
+    further from the measured one than ``high - low`` of a change, or two ``step``: a robot that is
+    held, or whose commands end, goes no further. It is within ``low`` and ``high``, of a change
+    those of the feature, or on the way back to them.
     """
 
     def __init__(self, contract: Contract) -> None:
         parts = contract.actions.parts
-        self._which = [index for index, part in enumerate(parts) if part.change_of]
-        self._names = [parts[index].change_of for index in self._which]
+        self._which = [index for index, part in enumerate(parts) if part.feature]
+        chosen = [parts[index] for index in self._which]
+        self._names = [part.feature for part in chosen]
+        #: Whether a part is a position, bool [parts], and such a one among those that are sent.
+        self.are_positions = np.array([bool(part.position_of) for part in parts])
+        self._absolute = self.are_positions[self._which]
         features = {feature.name: feature for feature in contract.features}
-        self._low, self._high = (
-            np.array([getattr(features[name], end) for name in self._names], np.float64)
-            for end in ('low', 'high'))
-        self._lead = np.array([parts[index].high - parts[index].low for index in self._which])
+        self._low, self._high = (np.array(
+            [getattr(features[part.change_of] if part.change_of else part, end)
+             for part in chosen], np.float64) for end in ('low', 'high'))
+        self._step = np.array([part.step or np.inf for part in chosen], np.float64)
+        self._lead = np.array([2.0 * part.step or part.high - part.low for part in chosen])
         self._sent: NDArray[np.float64] | None = None
         self._ticked: NDArray[np.float64] | None = None
 
@@ -47,14 +52,53 @@ class Positions:
         """
         if not self._which:
             return action
-        measured = np.array([values.get(name, np.nan) for name in self._names])
-        if not np.isfinite(measured).all():
+        found = self._wanted(action, values)
+        if not np.isfinite(found).all():
             return None
-        change = action[self._which]
-        begin = self._ticked if change.any() else self._sent
-        wanted = (measured if begin is None else begin) + change
-        wanted = np.clip(wanted, np.minimum(self._low, measured), np.maximum(self._high, measured))
-        self._sent = np.clip(wanted, measured - self._lead, measured + self._lead)
+        self._sent = found
         sent: NDArray[np.float64] = action.copy()
-        sent[self._which] = self._sent
+        sent[self._which] = found
         return sent
+
+    def allowed(
+        self, action: NDArray[np.float64], values: Mapping[str, float],
+    ) -> NDArray[np.float64]:
+        """Return an action whose positions are what would be sent, also of those that stay."""
+        if not self.are_positions.any():
+            return action
+        found: NDArray[np.float64] = action.copy()
+        found[self.are_positions] = self._wanted(action, values)[self._absolute]
+        return found
+
+    def moved(
+        self, action: NDArray[np.float64], values: Mapping[str, float],
+    ) -> NDArray[np.float64]:
+        """Return an action of which a person has given changes for positions; 0 is to stay."""
+        if not self.are_positions.any():
+            return action
+        found: NDArray[np.float64] = action.copy()
+        begin = self._begin(self._ticked, values)[self._absolute]
+        change = np.nan_to_num(action[self.are_positions])
+        found[self.are_positions] = np.where(change == 0.0, np.nan, begin + change)
+        return found
+
+    def _begin(
+        self, sent: NDArray[np.float64] | None, values: Mapping[str, float],
+    ) -> NDArray[np.float64]:
+        return self._measured(values) if sent is None else sent
+
+    def _measured(self, values: Mapping[str, float]) -> NDArray[np.float64]:
+        return np.array([values.get(name, np.nan) for name in self._names])
+
+    def _wanted(
+        self, action: NDArray[np.float64], values: Mapping[str, float],
+    ) -> NDArray[np.float64]:
+        given, measured = action[self._which], self._measured(values)
+        begin = self._begin(self._ticked, values)
+        wanted = np.where(self._absolute, np.clip(given, begin - self._step, begin + self._step),
+                          begin + given)
+        stays = np.where(self._absolute, np.isnan(given), not given[~self._absolute].any())
+        wanted = np.where(stays, self._begin(self._sent, values), wanted)
+        wanted = np.clip(wanted, np.minimum(self._low, measured), np.maximum(self._high, measured))
+        found: NDArray[np.float64] = np.clip(wanted, measured - self._lead, measured + self._lead)
+        return found

@@ -87,11 +87,14 @@ class Session:
         self._outcome = ''
         self._random = np.random.default_rng()
         self._neutral = np.array(contract.actions.neutral, np.float64)
+        # Positions that were sent do not count in it: servos hold them by themselves.
         self._in_force = self._neutral
         self._has_commanded = self._was_late = False
         self._takeovers, self._takeover = takeovers, Takeover(contract)
-        self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
+        self._episode = self._new_episode(-np.inf)
+        # The latest action as it was sent, for observations.
+        self._sent = self._episode.history[0]
         self.stops = [StopState(each, clock) for each in contract.stops]
         self._follows = follows
         #: The latest target, None before the first; and why it was given up, or ''.
@@ -199,8 +202,8 @@ class Session:
 
         Who ``holds`` a button for it commands also with a stick at rest.
         """
-        action = allowed(values, self._contract)
-        moving = holds or not np.array_equal(action, self._neutral)
+        action = allowed(self._positions.moved(values, self._values()), self._contract)
+        moving = holds or not self._rests(action)
         if moving:
             # Neutral ones come as long as a stick is at rest, and switch nothing off.
             assert self._contract.takeover is not None
@@ -209,6 +212,7 @@ class Session:
             # It must not move the robot any more, nor must what was in force.
             action = self._neutral
         if self._may_take_over(moving, now):
+            action = self._positions.allowed(action, self._values())
             self._takeover.on_person(action, now)
             self._command(action)
         elif moving:
@@ -305,7 +309,7 @@ class Session:
             self._command(self._neutral)
         else:
             self._has_commanded = False
-            self._owes_neutral = not np.array_equal(self._in_force, self._neutral)
+            self._owes_neutral = not self._rests(self._in_force)
         self._cancel_reset()
         if self.state is State.RUNNING:
             self.lost += 1
@@ -342,7 +346,8 @@ class Session:
         assert episode.before is not None
         episode.action_age = age
         if not episode.is_over:
-            values = self._task.command(action, episode.before)
+            values = self._positions.allowed(
+                self._task.command(action, episode.before), self._values())
             if self._takeover.on_action(values, now):
                 self._command(values)
 
@@ -381,10 +386,10 @@ class Session:
         episode, late = self._episode, self._contract.late
         if (self.state is State.RUNNING and episode.action_age is None
                 and now - episode.observed >= late.limit and not self._takeover.is_active(now)
-                and not np.array_equal(self._in_force, self._neutral)):
+                and not self._rests(self._in_force)):
             self._command(self._neutral)
         own = self._contract.takeover
-        if (self.state is State.RUNNING and not np.array_equal(self._in_force, self._neutral)
+        if (self.state is State.RUNNING and not self._rests(self._in_force)
                 and self._takeover.is_left(now, own.timeout if own else YIELD_S)):
             self._takeover.on_stop(self._neutral, now)
             self._command(self._neutral)
@@ -475,8 +480,8 @@ class Session:
             return
         self._reset_at = self._clock()
         self._command(self._neutral)
-        self.state, self._episode = State.RESETTING, self._new_episode(now)
         self._positions.forget()
+        self.state, self._episode = State.RESETTING, self._new_episode(now)
         self._resetter.begin(self._random)
 
     def _go_on_resetting(self, now: float) -> None:
@@ -485,7 +490,7 @@ class Session:
             if self._resetter.acts:
                 self._positions.tick()
                 self._command(self._resetter.act(self._measure(now)))
-                self._episode.history.appendleft(self._in_force)
+                self._episode.history.appendleft(self._sent)
             if self._resetter.is_done(self._values()):
                 if self._resetter.acts:
                     self._command(self._neutral)
@@ -495,11 +500,13 @@ class Session:
             self._retry_at = now + _AGAIN_S
 
     def _new_episode(self, now: float) -> Episode:
-        return Episode(now, deque([self._neutral] * HISTORY, HISTORY))
+        rest = self._positions.allowed(self._neutral, self._values())
+        return Episode(now, deque([rest] * HISTORY, HISTORY))
 
     def _begin(self, now: float) -> None:
-        self._in_force, self._episode = self._neutral, self._new_episode(now)
         self._positions.forget()
+        self._in_force, self._episode = self._neutral, self._new_episode(now)
+        self._sent = self._episode.history[0]
         self._observer.begin()
         measured = self._measure(now)
         self._task.begin(measured, self._random)
@@ -519,7 +526,7 @@ class Session:
         self.ticks += 1
         self._positions.tick()
         executed = self._takeover.end_tick(now)
-        episode.history.appendleft(self._in_force if executed is None else executed[1])
+        episode.history.appendleft(self._sent if executed is None else executed[1])
         measured = self._measure(now)
         self._check_limits(measured)
         if episode.action_age is None:
@@ -621,14 +628,18 @@ class Session:
 
     def _command(self, action: NDArray[np.float64]) -> None:
         # Servos hold by themselves: once they do, no old position is sent to them again.
-        rests = self._contract.actions.has_changes and all(
-            np.array_equal(each, self._neutral) for each in (action, self._in_force))
-        self._in_force, self._has_commanded = np.array(action, np.float64), True
-        self._owes_neutral = False
-        if self.aimed and math.isnan(self.aimed.reaction) and not np.array_equal(
-                self._in_force, self._neutral):
+        rests = self._contract.actions.sends_positions and all(
+            map(self._rests, (action, self._in_force)))
+        self._has_commanded, self._owes_neutral = True, False
+        if self.aimed and math.isnan(self.aimed.reaction) and not self._rests(action):
             self.aimed.reaction = self._clock() - self.aimed.at
         # Who takes positions, and has not said where it is, is not moved.
-        sent = None if rests else self._positions.of(self._in_force, self._values())
+        sent = None if rests else self._positions.of(action, self._values())
+        are_positions = self._positions.are_positions
+        self._in_force = np.where(are_positions, np.nan, action)
+        self._sent = np.where(are_positions, self._sent if sent is None else sent, action)
         if sent is not None:
             self._send(sent)
+
+    def _rests(self, action: NDArray[np.float64]) -> bool:
+        return np.array_equal(action, self._neutral, equal_nan=True)

@@ -34,10 +34,12 @@ def executed_values(
     """Return what was commanded between ticks, float64 [ticks - 1, parts].
 
     It is the mean until the next tick, of ``levels`` the nearest one; before the first command it
-    is neutral. ``given`` are the commands, float64 [commands, parts].
+    is neutral, of positions this command. ``given`` are the commands, float64 [commands, parts].
     """
+    neutral = np.array([part.neutral for part in parts])
+    first = given[times.argmin()] if len(given) else neutral
+    given = np.concatenate([[np.where(np.isnan(neutral), first, neutral)], given])
     times = np.concatenate([[-np.inf], times])
-    given = np.concatenate([[[part.neutral for part in parts]], given])
     order = np.argsort(times, kind='stable')
     times, given = times[order], given[order]
     # The integral of what is commanded, from the first tick.

@@ -121,6 +121,8 @@ TABLE = {
     # Of ros2_control's controllers, for the SO-101.
     'joint_states': _sensor('sensor_msgs/JointState'),
     'forward_position_controller/commands': Topic('std_msgs/Float64MultiArray', COMMAND),
+    'joint_trajectory_controller/joint_trajectory': Topic(
+        'trajectory_msgs/JointTrajectory', COMMAND),
     'arm/trajectory_markers': Topic('visualization_msgs/MarkerArray', LATCHED),
     # Not latched: a policy that starts later would move an arm without notice.
     'arm/target': Topic('geometry_msgs/PointStamped', COMMAND),

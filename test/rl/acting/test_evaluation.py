@@ -56,6 +56,16 @@ def test_episodes_say_how_they_ended_and_a_stop_event_ends_the_evaluation():
         (True, False), (False, True)] * 6
 
 
+def test_how_much_actions_change_is_counted_within_episodes():
+    envs = make(EnvConfig(env_id='Pendulum-v1', time_limit=3), 1, num_envs=2)
+    # 1, 2, -2 in each episode of the first environment, of a range of 4, and one that is ignored.
+    moves = itertools.cycle([1.0, 2.0, -2.0, 2.0])
+    found = evaluate(envs, lambda *_: np.array([[next(moves)], [0.0]], np.float32), 4, 1)
+    assert found.lengths == [3] * 4
+    assert found.action_change == pytest.approx((1.0 + 4.0) / 4.0 / 2 / 2)
+    assert play(2, 2)[1].action_change == 0.0
+
+
 def test_mean_standard_deviation_and_confidence_interval():
     result = Evaluation(tuple(
         FinishedEpisode(0, total, 1, True, False) for total in (1.0, 2.0, 3.0, 6.0)))

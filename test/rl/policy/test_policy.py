@@ -8,9 +8,10 @@ import torch
 from gymnasium import spaces
 
 from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.play.external_policy import Chunks
 from vdl_ros.rl.policy import policy as module
 from vdl_ros.rl.policy.distributions import Boltzmann, DiagonalGaussian, SquashedGaussian
-from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
+from vdl_ros.rl.settings import BcConfig, DqnConfig, SacConfig, TrainConfig
 
 IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 SMALL = spaces.Box(0, 255, (3, 36, 36), np.uint8)
@@ -25,6 +26,24 @@ SAC = SacConfig()
 
 def make(space=NUMBERS, action_space=ACTIONS, own=None, precision='float32', **config):
     return module.make_policy(TrainConfig(precision=precision, **config), space, action_space, own)
+
+
+@pytest.mark.parametrize('action_space', [FORCES, ACTIONS, MOTORS])
+def test_a_step_of_chunks_is_the_mean_of_what_was_given_for_it(action_space):
+    made = make(action_space=action_space, own=BcConfig(chunk=4))
+    rows = observations(NUMBERS, 9, 2)
+    given = made.chunks(rows)
+    assert given.shape[:3] == (9, 2, 4)
+    chunks, state = Chunks(1.0, 100.0, 0.01), made.initial_state(2)
+    for step in range(9):
+        if step == 6:
+            chunks.clear()
+        chunks.ask('x', step)
+        chunks.answer('x', given[step, 1].detach().numpy())
+        # The first one of both begins its episodes together.
+        resets = torch.tensor([[step in (0, 6), step == 6]])
+        parameters, _, state = made(rows[step:step + 1], resets, state)
+        np.testing.assert_allclose(parameters[0, 1].detach(), chunks.at(step), rtol=1e-5)
 
 
 def observations(space, *lead):

@@ -1,7 +1,7 @@
 """The tasks *reach* and *pick* of the SO-101, for contracts and environments alike."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,6 +78,10 @@ class Reach(_SO101Task):
             if self.target[2] > _HEIGHT and not self._arm.collides():
                 return
 
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        self._forget()
+        self.target = self._tool(measured[-1])
+
     def goal(self, measured: Measured) -> list[float]:
         tool = self._tool(measured)
         return [*tool / _FAR, *_way(tool, self.target)]
@@ -103,6 +107,10 @@ class Pick(_SO101Task):
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         super().begin(measured, random)
         self.target = cube.goal_near(_cube(measured), 1.0, random)
+
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        self._forget()
+        self.target = _cube(measured[-1])
 
     def goal(self, measured: Measured) -> list[float]:
         tool, place = self._tool(measured), _cube(measured)

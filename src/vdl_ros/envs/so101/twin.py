@@ -61,6 +61,8 @@ class SO101Twin:
         self._arm = self.model.body_rootid[self.model.geom_bodyid] == self.model.body('base').id
         self.time = 0.0
         self._goals, self._speeds = np.zeros(len(JOINTS)), np.zeros(len(JOINTS))
+        #: Where the servos were last sent, float64 [6], rad, and after how many periods.
+        self.goals, self._periods = np.zeros(len(JOINTS)), 0
         self.reset({})
 
     @property
@@ -106,7 +108,8 @@ class SO101Twin:
         placed = np.array(self._data.qpos)
         mujoco.mj_resetData(self.model, self._data)
         self._data.qpos[:], self._speeds[:] = placed, 0.0
-        self._data.ctrl[:] = self._goals[:] = positions
+        self._data.ctrl[:] = self._goals[:] = self.goals[:] = positions
+        self._periods = 0
         mujoco.mj_forward(self.model, self._data)
 
     def tool_at(self, positions: Array) -> Array:
@@ -123,15 +126,24 @@ class SO101Twin:
         deep = contact.dist < -MAX_DEPTH
         return bool(self._arm[contact.geom[deep]].any())
 
-    def command(self, positions: Array) -> None:
-        """Send the first servos positions, float64 [up to 6], rad; beyond limits they go there."""
+    def command(self, positions: Array, seconds: float = 0.0) -> None:
+        """Send the first servos positions, float64 [up to 6], rad; beyond limits they go there.
+
+        They get them at once, or as a ramp of so many ``seconds``.
+        """
         count = len(positions)
-        self._goals[:count] = np.clip(positions, LOWER[:count], UPPER[:count])
+        self.goals[:count] = np.clip(positions, LOWER[:count], UPPER[:count])
+        self._periods = round(seconds / _PERIOD)
+        if not self._periods:
+            self._goals[:] = self.goals
 
     def step(self, seconds: float) -> None:
         """Simulate whole hundredths of a second; servos turn as fast as the driver lets them."""
         control, most = self._data.ctrl, _ACCELERATION * _PERIOD
         for _ in range(round(seconds / _PERIOD)):
+            if self._periods:
+                self._goals += (self.goals - self._goals) / self._periods
+                self._periods -= 1
             away = self._goals - control
             # As fast as it can still brake.
             wanted = np.sign(away) * np.minimum(_SPEED, np.sqrt(2.0 * _ACCELERATION * abs(away)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -27,12 +28,15 @@ class Evaluation:
     """Episodes in the order in which they ended, and how late actions were.
 
     ``lost`` counts the episodes of robots that ended without a result; they are no others.
+    ``action_change`` is the mean of how much of its range each part of an action changes from step
+    to step within an episode, of discrete ones the share that changes; NaN: there is no range.
     """
 
     episodes: tuple[FinishedEpisode, ...]
     reaction_time_ms: Mapping[str, float] = field(default_factory=dict)
     late_actions: int = 0
     lost: int = 0
+    action_change: float = math.nan
 
     @property
     def returns(self) -> list[float]:
@@ -80,6 +84,7 @@ class Evaluation:
             'min': min(self.returns), 'max': max(self.returns),
             'length': float(np.mean(self.lengths)), 'lost': self.lost,
             'late_actions': self.late_actions,
+            'action_change': None if math.isnan(self.action_change) else self.action_change,
             'success': None if self.success is None else self.success.figures()}
 
 
@@ -155,6 +160,36 @@ def _half_width(values: Sequence[float]) -> float:
     return _Z * float(np.std(values)) / math.sqrt(count - 1) if count > 1 else math.nan
 
 
+class _ActionChange:
+    """Acts, and takes the mean of how much actions change."""
+
+    def __init__(self, act: 'Acts', space: gymnasium.Space[Any]) -> None:
+        self._act, self._pair, self._goes_on = act, (np.zeros(0), np.zeros(0)), np.zeros(0, bool)
+        self._range = space.high - space.low if isinstance(space, gymnasium.spaces.Box) else None
+        self._sum, self._count = 0.0, 0
+
+    def __call__(
+        self, observations: NDArray[Any], is_reset: NDArray[Any], rewards: NDArray[Any],
+    ) -> NDArray[Any]:
+        actions = self._act(observations, is_reset, rewards)
+        self._pair, self._goes_on = (self._pair[1], actions), ~is_reset
+        return actions
+
+    def add(self, ignored: NDArray[np.bool_]) -> None:
+        """Count the latest actions, but for those that were ``ignored``, bool [B]."""
+        chosen = self._goes_on & ~ignored
+        if chosen.any():
+            before, after = (each[chosen] for each in self._pair)
+            changes = before != after if self._range is None else np.abs(
+                after - before) / self._range
+            self._sum, self._count = self._sum + float(changes.sum()), self._count + changes.size
+
+    @property
+    def mean(self) -> float:
+        is_finite = self._range is None or np.isfinite(self._range).all()
+        return self._sum / self._count if is_finite and self._count else math.nan
+
+
 #: As :class:`~vdl_ros.rl.acting.act.Act`: observations, where episodes begin, and rewards of the
 #: last actions.
 Acts = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
@@ -205,7 +240,9 @@ def evaluate(
     counted: list[FinishedEpisode] = []
     reaction_time, late, lost = ReactionTime(), 0, 0
     start, due = clock(), _TELL_S
-    for played in play(envs, act, seed, stop):
+    change = _ActionChange(act, envs.single_action_space)
+    for played in play(envs, change, seed, stop):
+        change.add(played.step.ignored)
         extras = played.step.extras
         reaction_time.extend(extras.get('reaction_time', ()))
         late += int(np.sum(extras.get('late_actions', 0)))
@@ -221,4 +258,5 @@ def evaluate(
             tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
                  f'longest of the others has {played.longest:,} steps'
                  + ('' if counted else ', and time_limit would end it'))
-    return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late, lost)
+    return Evaluation(
+        tuple(counted), in_ms(reaction_time.summary()), late, lost, change.mean)

@@ -2,13 +2,15 @@
 
 Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; the loss is the mean
 negative log-likelihood of the demonstrated actions. There are no rewards, so the values are not
-learned. Steps come from ``rl/learning/demonstrations.py`` instead of actors.
+learned. Steps come from ``rl/learning/demonstrations.py`` instead of actors, each with the actions
+of as many steps as a chunk has.
 """
 
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.policy.distributions import Categorical
 
 
 class Algorithm(algorithm.Algorithm):
@@ -23,13 +25,13 @@ class Algorithm(algorithm.Algorithm):
         return self.optimizer.step(*self.loss(batch))
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        policy = self.policy
-        parameters, _, _ = policy(
-            batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
-        parameters = parameters[:-1]
+        distribution = self.policy.distribution
+        parameters = self.policy.chunks(batch.observations[:-1])
+        shape = () if type(distribution) is Categorical else (-1,)
+        actions = batch.actions.reshape(*batch.actions.shape[:2], self.policy.chunk, *shape)
         mask = batch.valid.float()
-        likelihood = self.mean(policy.distribution.log_prob(parameters, batch.actions), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
+        likelihood, entropy = (self.mean(each.mean(-1), mask) for each in (
+            distribution.log_prob(parameters, actions), distribution.entropy(parameters)))
         loss = -likelihood - self.config.entropy_cost * entropy
         return loss, {'losses/loss': loss, 'losses/log_likelihood': likelihood,
                       'losses/entropy': entropy}

@@ -136,6 +136,25 @@ def _range(
     return low, low + sizes - 1.0
 
 
+def repeated(space: gymnasium.Space[Any], chunk: int) -> gymnasium.Space[Any]:
+    """Return the space of the actions of so many steps, one after the other."""
+    spaces = gymnasium.spaces
+    if chunk == 1 or not isinstance(space, spaces.Box):
+        sizes = np.ravel(getattr(space, 'nvec', getattr(space, 'n', 0)))
+        return space if chunk == 1 else spaces.MultiDiscrete(np.tile(sizes, chunk))
+    return spaces.Box(np.tile(space.low, chunk), np.tile(space.high, chunk), dtype=np.float32)
+
+
+def chunks(actions: NDArray[Any], chunk: int) -> NDArray[Any]:
+    """Return for each step of an episode its action and the next ones, [N, chunk * A].
+
+    ``actions`` are [N] or [N, A]; after the last one come copies of it.
+    """
+    places = np.arange(len(actions))[:, None] + np.arange(chunk)
+    found: NDArray[Any] = actions[np.minimum(places, len(actions) - 1)]
+    return found.reshape(len(actions), -1)
+
+
 class DemonstrationInbox:
     """An inbox whose unrolls, of at least ``batch`` steps, are those of one update.
 

@@ -16,6 +16,7 @@ from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
 from vdl_ros.rl.device import CPU, memory_of
 from vdl_ros.rl.distributed.collectives import DeltaExchange, Group
+from vdl_ros.rl.learning.demonstrations import repeated
 from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy, weights
 from vdl_ros.rl.runs.checkpoint import load_initial_weights, pack, unpack
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, make_algorithm_config
@@ -47,9 +48,11 @@ class Learner:
             config, observation_space, action_space, self.algorithm_config, device)
         if init:
             load_initial_weights(Path(init), self.policy, config)
+        chunk = self.policy.chunk
+        # The state of chunks is only for acting.
         self.schema = UnrollSchema(
-            observation_space, action_space, config.unroll_length, frames_per_observation,
-            self.policy.state_size)
+            observation_space, repeated(action_space, chunk), config.unroll_length,
+            frames_per_observation, self.policy.state_size if chunk == 1 else 0)
         by_delta = config.exchange == 'delta' and self.group.size > 1
         self.algorithm = make_algorithm(
             self.policy, config, self.algorithm_config, self.schema,

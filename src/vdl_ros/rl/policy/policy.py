@@ -1,7 +1,7 @@
 """The policy network: encoder, optional LSTM, action head and optional value head."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is_image
 from vdl_ros.common.tensor_file import faster_in_bfloat16
@@ -22,10 +23,12 @@ from vdl_ros.rl.policy.distributions import (
     make_distribution,
 )
 from vdl_ros.rl.policy.numpy_policy import check_weights
-from vdl_ros.rl.settings import AlgorithmConfig, SacConfig, TrainConfig
+from vdl_ros.rl.settings import AlgorithmConfig, BcConfig, SacConfig, TrainConfig
 
 # Units of the layer that joins the features of an image and numbers.
 _JOINT_SIZE = 256
+# The coefficient m of temporal ensembling.
+_DECAY = 0.01
 
 
 class Encoder(nn.Module):
@@ -192,11 +195,13 @@ class Policy(Encoder):
     Args:
         of_sac: whether there is no value head, and the network computes the log-std of a Gaussian,
             which else is one parameter for all observations.
+        chunk: N, actions that are given at once; the parameters for a step are the mean of those
+            that were given for it, the i-th oldest weighted with exp(-0.01 i).
 
     Attributes:
         distribution: action distribution of the policy head's outputs.
         state_size: S, size of the state: the LSTM's state, then the last action and reward if
-            they are inputs; 0: no state.
+            they are inputs, then sums of what was given for the next steps; 0: no state.
         exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
     """
 
@@ -204,7 +209,7 @@ class Policy(Encoder):
 
     def __init__(
         self, config: TrainConfig, network: str, observation_space: gymnasium.spaces.Box,
-        distribution: ActionDistribution, *, of_sac: bool,
+        distribution: ActionDistribution, *, of_sac: bool, chunk: int = 1,
     ) -> None:
         of_values = self._of_values = isinstance(distribution, EpsilonGreedy)
         has_value, lstm_size = not of_values and not of_sac, config.lstm_size
@@ -214,7 +219,9 @@ class Policy(Encoder):
         self.last_action_reward = config.last_action_reward
         last_size = distribution.num_inputs + 1 if config.last_action_reward else 0
         self._lstm_state_size = 2 * lstm_size
-        self.state_size = self._lstm_state_size + last_size
+        self.chunk = chunk
+        self.state_size = (
+            self._lstm_state_size + last_size + (chunk - 1) * (distribution.size + 1))
         self.register_buffer('exploration', torch.zeros(1), persistent=False)
         features = self.num_features + last_size
         self.lstm: nn.LSTMCell | None = None
@@ -224,7 +231,8 @@ class Policy(Encoder):
                 (nn.init.orthogonal_ if 'weight' in name else nn.init.zeros_)(parameter)
             features = lstm_size
         own_log_std = isinstance(distribution, DiagonalGaussian) and not of_sac
-        outputs = distribution.size // 2 if own_log_std else distribution.size - of_values
+        outputs = chunk * (
+            distribution.size // 2 if own_log_std else distribution.size - of_values)
         self.policy_head = networks.orthogonal(
             nn.Linear(features, outputs), 1.0 if of_values else 0.01)
         self.value_head = networks.orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
@@ -268,6 +276,8 @@ class Policy(Encoder):
         if numbers is None:
             observations, numbers = self.split(observations)
         features, value_features = self.encode(observations, numbers)
+        if self.chunk > 1:
+            return self._ensemble(features, value_features, is_reset, state, lead)
         if self.state_size:
             assert is_reset is not None
             assert state is not None
@@ -284,9 +294,7 @@ class Policy(Encoder):
             state = torch.cat([state, last], -1)
         elif state is None:
             state = features.new_zeros(0, 0)
-        parameters = self.policy_head(features)
-        if self.log_std is not None:
-            parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
+        parameters = self._action_parameters(features)
         if self.value_head is not None:
             values = self.value_head(value_features).squeeze(-1)
         elif not self._of_values:
@@ -296,6 +304,39 @@ class Policy(Encoder):
             parameters = torch.cat([
                 parameters, self.exploration.to(parameters).expand(lead or 1).reshape(-1, 1)], -1)
         return Output(parameters.reshape(*lead, -1), values.reshape(lead), state)
+
+    def chunks(self, observations: Tensor) -> Tensor:
+        """Return action parameters of each step ahead, [..., N, P], without a state."""
+        lead = observations.shape[:observations.dim() - len(self.observation_shape)]
+        features, _ = self.encode(*self.split(observations))
+        return self._action_parameters(features).reshape(*lead, self.chunk, -1)
+
+    def _action_parameters(self, features: Tensor) -> Tensor:
+        """Return action parameters, [..., P], or of chunks [..., N, P], of features [..., F]."""
+        parameters: Tensor = self.policy_head(features)
+        shape = (self.chunk, -1) if self.chunk > 1 else (-1,)
+        parameters = parameters.reshape(*parameters.shape[:-1], *shape)
+        if self.log_std is None:
+            return parameters
+        return torch.cat([parameters, self.log_std.reshape(shape).expand_as(parameters)], -1)
+
+    def _ensemble(
+        self, features: Tensor, value_features: Tensor, is_reset: Tensor | None,
+        state: Tensor | None, lead: Sequence[int],
+    ) -> Output:
+        """Return the output of one step, of what was given for it up to now."""
+        assert is_reset is not None
+        assert state is not None
+        assert lead[0] == 1
+        given = self._action_parameters(features)
+        given = torch.cat([given, torch.ones_like(given[..., :1])], -1)
+        # Weights relative to that of the newest: older ones grow.
+        before = (state * ~is_reset[0].unsqueeze(-1)).reshape(len(state), self.chunk - 1, -1)
+        sums = given + functional.pad(before * math.exp(_DECAY), (0, 0, 0, 1))
+        parameters = sums[:, 0, :-1] / sums[:, 0, -1:]
+        values = parameters[..., 0] * 0.0 if self.value_head is None else self.value_head(
+            value_features).squeeze(-1)
+        return Output(parameters[None], values[None], sums[:, 1:].flatten(1))
 
     def _last_rows(
         self, last: Tensor, is_reset: Tensor, actions: Tensor | None, rewards: Tensor | None,
@@ -308,6 +349,10 @@ class Policy(Encoder):
             before = slice(len(is_reset) - 1)
             rows = torch.cat([rows, self._encode_last(actions[before], rewards[before])])
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
+
+
+def chunk_of(algorithm_config: AlgorithmConfig | None) -> int:
+    return algorithm_config.chunk if isinstance(algorithm_config, BcConfig) else 1
 
 
 def choose_precision(policy: Policy, precision: str) -> None:
@@ -374,6 +419,6 @@ def make_policy(
     policy = Policy(
         config, network, observation_space,
         make_distribution(action_space, config, algorithm_config),
-        of_sac=isinstance(algorithm_config, SacConfig))
+        of_sac=isinstance(algorithm_config, SacConfig), chunk=chunk_of(algorithm_config))
     choose_precision(policy.to(device), config.precision)
     return policy

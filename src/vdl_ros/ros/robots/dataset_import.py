@@ -32,6 +32,7 @@ from vdl_ros.ros.messages.images import to_compressed_image, to_image
 from vdl_ros.ros.robots.message_fields import (
     feature_reader,
     field_writer,
+    part_writer,
     resolve_message,
     write_field,
 )
@@ -190,8 +191,7 @@ class _Messages:
                     where, kind, feature.field, index)))
             self.topics.append(_Topic(topic.topic, topic.type, kind, keys, '', writes))
         kind = resolve_message(f'{file}: actions: type', actions.type)
-        writes = [(column, part.name, field_writer(
-            f'{file}: actions: {part.name}', kind, part.field, part.index))
+        writes = [(column, part.name, part_writer(f'{file}: actions: {part.name}', kind, part))
             for column, part in enumerate(_parts(contract), len(features))]
         self.topics += [_Topic(name, actions.type, kind, [], actions.sender, writes)
                         for name in (actions.topic, actions.echo) if name]

@@ -65,18 +65,44 @@ def number_reader(where: str, kind: Any, field: str, index: int) -> Callable[[An
     return read
 
 
+def part_writer(where: str, kind: Any, part: contracts.ActionPart) -> Callable[[Any, float], None]:
+    """Return the function that writes a part of an action, as ``read_part`` reads it."""
+    if not part.key:
+        return field_writer(where, kind, part.field, part.index)
+    point = message_class('trajectory_msgs/msg/JointTrajectoryPoint') if kind.__name__ == (
+        'JointTrajectory') else None
+    if point is None and 'name' not in kind.get_fields_and_field_types():
+        raise ContractError(f'{where}: key: {part.key!r} is not allowed: {kind.__name__} has '
+                            'neither name nor joint_names')
+    write_at = _writer(where, point or kind, part.field, several=True)
+
+    def write(message: Any, value: float) -> None:
+        if point is not None and not message.points:
+            message.points.append(point())
+        names, holder = contracts.named(message)
+        if part.key not in names:
+            names.append(part.key)
+        write_at(holder, value, names.index(part.key))
+
+    return write
+
+
 def field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
     """Return the function that writes a number to a field, or to a place in it unless -1."""
+    return partial(_writer(where, kind, field, several=index >= 0), index=index)
+
+
+def _writer(where: str, kind: Any, field: str, *, several: bool) -> Callable[..., None]:
     found = _type_of(where, kind, field)
     item = _SEQUENCE.fullmatch(found)
-    number = (item[1] or item[2]) if item is not None and index >= 0 else found
-    _check(where, field, found, number in _NUMBERS and (index < 0) == (item is None),
-           'a number; of several, index chooses one')
+    number = (item[1] or item[2]) if item is not None and several else found
+    _check(where, field, found, number in _NUMBERS and several == (item is not None),
+           'a number; of several, index or key chooses one')
     convert: Callable[[float], Any] = (
         bool if number == 'boolean' else float if number in ('double', 'float') else round)
 
-    def write(message: Any, value: float) -> None:
-        if index < 0:
+    def write(message: Any, value: float, index: int) -> None:
+        if not several:
             write_field(message, field, convert(value))
             return
         values = follow(message, field)

@@ -25,7 +25,13 @@ from std_srvs.srv import Trigger
 
 from vdl_ros.common.images import ImageError, pixels_of
 from vdl_ros.robots import contract as contracts
-from vdl_ros.robots.contract import Contract, ContractError, ReadingError, follow
+from vdl_ros.robots.contract import (
+    TRAJECTORY,
+    Contract,
+    ContractError,
+    ReadingError,
+    read_part,
+)
 from vdl_ros.robots.observer import frame
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
@@ -34,8 +40,8 @@ from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.message_fields import (
     feature_reader,
     field_reader,
-    field_writer,
     number_reader,
+    part_writer,
     resolve_message,
     write_field,
 )
@@ -82,7 +88,8 @@ class _PersonsCommands:
 
     def values(self, message: Any) -> NDArray[np.float64] | None:
         """Return what a message commands, float64 [parts]; None: nothing finite."""
-        values = np.array(self._neutral, np.float64)
+        # Of a position it is a change.
+        values = np.nan_to_num(np.array(self._neutral, np.float64))
         if self.is_held(message):
             for index, scale, read in self._parts:
                 values[index] = scale * read(message)
@@ -126,13 +133,13 @@ class RobotInterfaces:
                 field_reader(where, kind, stop.mark) if stop.mark else lambda _: None))
         actions = contract.actions
         self.action = resolve_message(f'{file}: actions: type', actions.type)
-        self.writers = [
-            field_writer(f'{file}: actions: parts[{index}]', self.action, part.field, part.index)
-            for index, part in enumerate(actions.parts)]
+        self.writers = [part_writer(f'{file}: actions: parts[{index}]', self.action, part)
+                        for index, part in enumerate(actions.parts)]
         self.sender = field_reader(f'{file}: actions: sender', self.action, actions.sender) \
             if actions.sender else None
         self.takeover = contract.takeover and _PersonsCommands(contract, contract.takeover)
         self.is_stamped = 'header' in self.action.get_fields_and_field_types()
+        self.is_trajectory = actions.type == TRAJECTORY
         for values in zip(*((part.low, part.high) for part in actions.parts), strict=True):
             try:
                 self.message(np.array(values), Time(), '')
@@ -144,7 +151,11 @@ class RobotInterfaces:
         message = self.action(check_fields=True)
         for write, value in zip(self.writers, action.tolist(), strict=True):
             write(message, value)
-        if self.is_stamped:
+        if self.is_trajectory:
+            # Without a stamp it begins when it arrives, also on a host with another clock.
+            message.points[0].time_from_start = Duration(
+                seconds=1.0 / self.contract.rate).to_msg()
+        elif self.is_stamped:
             message.header.stamp = stamp
         if self.contract.actions.sender:
             write_field(message, self.contract.actions.sender, sender)
@@ -165,12 +176,12 @@ class RobotInterfaces:
         return self.message(np.array(self.contract.actions.neutral), Time(), '')
 
     def values(self, message: Any, with_recorded: bool = False) -> list[Any]:
-        actions, found = self.contract.actions, []
+        actions, found = self.contract.actions, list[float | None]()
         for part in (*actions.parts, *(actions.recorded if with_recorded else ())):
-            value = follow(message, part.field)
-            if part.index >= 0:
-                value = value[part.index] if part.index < len(value) else None
-            found.append(value)
+            try:
+                found.append(read_part(part, message))
+            except (LookupError, ValueError):
+                found.append(None)
         return found
 
 
