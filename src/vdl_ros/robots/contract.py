@@ -19,6 +19,7 @@ from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, converted, matching
 from vdl_ros.common.settings import SettingError, suggestion
+from vdl_ros.robots.rosetta import expanded
 
 #: What can be computed from a field that is a quaternion, rad.
 CONVERSIONS = ('roll', 'pitch', 'yaw')
@@ -41,6 +42,7 @@ _Unit = Annotated[str, matching('.{0,32}', 'a text of up to 32 characters')]
 _Index = Annotated[int, Meta(ge=-1, le=1_000_000)]
 # Finite: NaN is not above a limit.
 _Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
+_Scale = Annotated[float, Meta(ge=1e-6, le=1e6)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600.0)]
 _Pixel = Annotated[int, Meta(ge=0, le=16_384)]
 _Length = Annotated[int, Meta(ge=1, le=16_384)]
@@ -103,7 +105,7 @@ class ImageTopic(Topic, kw_only=True):
 
 
 class Feature(_Range, kw_only=True):
-    """A number of the robot's state."""
+    """A number of the robot's state: ``scale`` times what the message has."""
 
     name: _Text
     source: str = field(name='from')
@@ -112,6 +114,7 @@ class Feature(_Range, kw_only=True):
     key: str = ''
     index: _Index = -1
     convert: Annotated[str, choice('', *CONVERSIONS)] = ''
+    scale: _Scale = 1.0
     optional: bool = False
 
     def __post_init__(self) -> None:
@@ -123,9 +126,9 @@ class Feature(_Range, kw_only=True):
 class ActionPart(_Section, kw_only=True):
     """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
 
-    With ``change_of``, a feature, it is a change, and the message has the position that results.
-    With ``position_of`` it is this position, ``step`` further in a step at most; the neutral
-    action is to stay, and NaN stands for it.
+    The message has it divided by ``scale``. With ``change_of``, a feature, it is a change, and
+    the message has the position that results. With ``position_of`` it is this position, ``step``
+    further in a step at most; the neutral action is to stay, and NaN stands for it.
     """
 
     name: _Text
@@ -137,6 +140,7 @@ class ActionPart(_Section, kw_only=True):
     neutral: _Number = 0.0
     key: str = ''
     index: _Index = -1
+    scale: _Scale = 1.0
     change_of: str = ''
     position_of: str = ''
     step: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
@@ -433,6 +437,9 @@ class Contract(_Section, kw_only=True):
                         [each.name for each in self.actions.parts], 'actions')
         for joint in self.resets.trajectory.positions if self.resets.trajectory else ():
             _check_name('reset: trajectory: positions', joint, names)
+            if (scale := self.features[names.index(joint)].scale) != 1.0:
+                raise _refusal('reset: trajectory: positions', joint,
+                               f'a feature without scale, which is {scale:g}')
         if self.late.limit * self.rate < 1.0:
             raise _refusal('late: limit', self.late.limit, f'at least {1.0 / self.rate:g}')
         if self.task is not None and self.reward is not None:
@@ -585,7 +592,7 @@ def read_feature(feature: Feature, message: Any) -> float:
         value = value[names.index(feature.key)] if feature.key in names else math.nan
     elif feature.index >= 0:
         value = value[feature.index] if feature.index < len(value) else math.nan
-    number = float(value)
+    number = feature.scale * float(value)
     if not math.isfinite(number) and not feature.optional:
         raise ReadingError(f'{feature.name} is missing or not finite')
     return number if math.isfinite(number) else math.nan
@@ -605,9 +612,9 @@ def read_part(part: ActionPart, message: Any) -> float:
     """Return a number of a command; AttributeError, LookupError, ValueError: it has none."""
     if part.key:
         names, message = named(message)
-        return float(follow(message, part.field)[list(names).index(part.key)])
+        return part.scale * float(follow(message, part.field)[list(names).index(part.key)])
     value = follow(message, part.field)
-    return float(value if part.index < 0 else value[part.index])
+    return part.scale * float(value if part.index < 0 else value[part.index])
 
 
 def _angle(quaternion: Any, which: str) -> float:
@@ -670,16 +677,23 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
         raise ContractError(f'{path}: {error}') from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ContractError(f'{path}: not a mapping from keys to values')
-    if 'include' not in found:
+    key = next((each for each in ('include', 'rosetta') if each in found), '')
+    if not key:
         return found
-    other = found.pop('include')
+    other = found.pop(key)
     if not isinstance(other, str) or not _INCLUDED.fullmatch(other) or depth == _MAX_INCLUDES:
-        raise ContractError(f'{path.name}: include: {quoted(other)} is not allowed: a file of '
+        raise ContractError(f'{path.name}: {key}: {quoted(other)} is not allowed: a file of '
                             'the same folder, or of this package, such as owi535.yaml, not itself')
     included = path.parent / other
     if not included.is_file():
         included = find_resource('config/robots') / other
-    return _content(included, depth + 1) | found
+    content = _content(included, depth + 1)
+    if key == 'include':
+        return content | found
+    try:
+        return expanded(content, found, other)
+    except ValueError as error:
+        raise ContractError(f'{path.name}: {error}') from None
 
 
 def _without_nulls(value: Any) -> Any:

@@ -34,6 +34,7 @@ from vdl_ros.ros.robots.message_fields import (
     field_writer,
     part_writer,
     resolve_message,
+    scaled,
     write_field,
 )
 
@@ -187,8 +188,8 @@ class _Messages:
                     raise ContractError(f'{where}: convert: {feature.convert!r} is not allowed '
                                         'for an import: an angle makes no quaternion')
                 index = keys.index(feature.key) if feature.key else feature.index
-                writes.append((column, feature.name, field_writer(
-                    where, kind, feature.field, index)))
+                writes.append((column, feature.name, scaled(feature.scale, field_writer(
+                    where, kind, feature.field, index))))
             self.topics.append(_Topic(topic.topic, topic.type, kind, keys, '', writes))
         kind = resolve_message(f'{file}: actions: type', actions.type)
         writes = [(column, part.name, part_writer(f'{file}: actions: {part.name}', kind, part))

@@ -68,7 +68,7 @@ def number_reader(where: str, kind: Any, field: str, index: int) -> Callable[[An
 def part_writer(where: str, kind: Any, part: contracts.ActionPart) -> Callable[[Any, float], None]:
     """Return the function that writes a part of an action, as ``read_part`` reads it."""
     if not part.key:
-        return field_writer(where, kind, part.field, part.index)
+        return scaled(part.scale, field_writer(where, kind, part.field, part.index))
     point = message_class('trajectory_msgs/msg/JointTrajectoryPoint') if kind.__name__ == (
         'JointTrajectory') else None
     if point is None and 'name' not in kind.get_fields_and_field_types():
@@ -82,9 +82,16 @@ def part_writer(where: str, kind: Any, part: contracts.ActionPart) -> Callable[[
         names, holder = contracts.named(message)
         if part.key not in names:
             names.append(part.key)
-        write_at(holder, value, names.index(part.key))
+        write_at(holder, value / part.scale, names.index(part.key))
 
     return write
+
+
+def scaled(
+    scale: float, write: Callable[[Any, float], None],
+) -> Callable[[Any, float], None]:
+    """Return the function that writes what, times ``scale``, is the number."""
+    return lambda message, value: write(message, value / scale)
 
 
 def field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
