@@ -18,16 +18,20 @@ UNKNOWN = np.full(5, math.nan)
 
 def test_angles_are_in_degrees_and_motors_in_words():
     text = state_text(ArmStatus(), UNKNOWN, None, 100.0)
-    assert text.count('| ? | ? |') == 5
+    assert text.count('| ? | &emsp;? |\n') == 5
+    assert text.count('| &emsp;? | &emsp;? | &emsp;? |') == 2
     assert 'No arm is connected.' in text
     assert 'No joint measurements.' in text
     assert 'camera' not in text
     motors = dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}
     status = ArmStatus(motors=motors, measured_at=99.5)
-    positions = np.radians([10.0, -20.0, 0.0, 5.5, math.nan])
+    status.tips = np.array([0.1, -0.0001, 0.25])
+    positions = np.radians([10.0, -20.0, -0.04, 5.5, math.nan])
     text = state_text(status, positions, None, 100.0)
-    for row in ('| base | 10.0° | **forward** |', '| shoulder | -20.0° | off |',
-                '| wrist | 5.5° | **backward** |', '| gripper | ? | off |'):
+    for row in ('| base | 10.0° | &emsp;**forward** |', '| shoulder | -20.0° | &emsp;off |',
+                '| elbow | 0.0° |', '| wrist | 5.5° | &emsp;**backward** |',
+                '| gripper | ? | &emsp;off |',
+                '| finger tips | &emsp;0.100 | &emsp;0.000 | &emsp;0.250 |'):
         assert row in text
     assert 'No joint measurements' not in text
     assert 'No joint measurements.' in state_text(status, positions, None, 101.0)
@@ -63,6 +67,11 @@ def test_target_of_a_policy_is_shown():
             'state': 'running', 'reason': '', 'distance': math.nan, 'success': False,
             'reaction_time': math.nan, 'time_to_target': math.nan, **values})
         assert text in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)
+        stopped = state_text(ArmStatus(
+            target=target, emergency=True, stopped_by='/stop', stopped_at='12:00:01'),
+            UNKNOWN, None, 0.0)
+        assert '**Emergency stop by \\/stop since 12:00:01: all motors are off.**' in stopped
+        assert text not in stopped
 
 
 def status(**values):

@@ -174,7 +174,7 @@ class EvaluateNode(BaseNode):
             f'{self._config.against}: ')
         lost = f', {result.lost} lost' if result.lost else ''
         change = '' if math.isnan(result.action_change) else (
-            f', actions change by {result.action_change:.0%} a step')
+            f', actions change by {result.action_change:.1%} a step')
         self.get_logger().info(
             f'{what}{len(result.returns)} episodes{lost}: mean {result.mean:.2f}, '
             f'std {result.std:.2f}, {interval}from {min(result.returns):g} to '

@@ -37,7 +37,12 @@ from vdl_ros.ros.arm.arm_topics import (
 )
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
-from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, trajectory_message
+from vdl_ros.ros.messages.joint_messages import (
+    pose_of,
+    positions_of,
+    seconds,
+    trajectory_message,
+)
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.view import panel
@@ -218,21 +223,29 @@ class ViewerNode(BaseNode):
 
     def _show_goal(self) -> None:
         """Show how near the cube, or the finger tips, are to where a training has to get."""
-        self._arm_status.away = math.nan
+        status = self._arm_status
+        status.away, status.tips, status.goal = math.nan, np.full(3, np.nan), self._goal
+        if not status.training:
+            status.goal = np.full(3, np.nan) if status.target is None else np.asarray(
+                status.target.target, np.float64)
+        if self._kinematics is not None and np.isfinite(self._positions).all():
+            with contextlib.suppress(KeyError):  # another arm has no tool0
+                status.tips = self._kinematics.pose(self._positions)[:3, 3]
         if not self._arm_status.training or not np.isfinite(self._goal).all():
             return
         if np.isfinite(self._cube).all():
             self._arm_status.nears = 'the cube is'
             self._arm_status.away = float(np.linalg.norm(self._cube[:3] - self._goal))
-        elif self._kinematics is not None and np.isfinite(self._positions).all():
-            with contextlib.suppress(KeyError):  # another arm has no tool0
-                tool = self._kinematics.pose(self._positions)[:3, 3]
-                self._arm_status.away = float(np.linalg.norm(tool - self._goal))
+        else:
+            self._arm_status.away = float(np.linalg.norm(status.tips - self._goal))
         self._target.show(self._goal, self._arm_status.away < panel.RADIUS, fixed=True)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._arm_status.emergency = message.engaged
         self._arm_status.stopped_by = message.sender
+        if message.engaged and not (self._stop_state and self._stop_state.engaged):
+            self._arm_status.stopped_at = time.strftime(
+                '%H:%M:%S', time.localtime(seconds(message.header.stamp)))
         self._panel.show_emergency_stop(message.engaged)
         self._stop_state = message
         if message.engaged:

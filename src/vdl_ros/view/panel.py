@@ -40,6 +40,11 @@ class ArmScene:
         scene.add_grid('/table', width=1.2, height=1.2, cell_size=0.05, section_size=0.1,
                        cell_color=(222, 226, 232), section_color=(188, 194, 204),
                        plane_color=(246, 247, 250), plane_opacity=1.0, shadow_opacity=0.0)
+        scene.add_frame('/axes', axes_length=0.1, axes_radius=0.0015)
+        for axis, name in enumerate('xy'):
+            for tenth in range(1, 5):
+                place = np.eye(3)[axis] * 0.1 * tenth
+                scene.add_label(f'/axes/{name}{tenth}', f'{name} {tenth / 10} m', position=place)
         server.initial_camera.position = (0.44, -0.44, 0.34)
         server.initial_camera.look_at = (0.06, 0.03, 0.13)
         self._arm: _Drawn | None = None
@@ -384,6 +389,7 @@ class Panel:
         self._release.disabled = not engaged
         self._release.color = 'green' if engaged else 'gray'
         self._stop.label = 'EMERGENCY STOP IS ENGAGED' if engaged else 'EMERGENCY STOP'
+        self._stop.color = 'dark' if engaged else 'red'
 
     def show_episodes(self, text: str) -> None:
         """Show the state of ``record_episodes``, Markdown, with its buttons; '' hides them."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import shown
@@ -24,12 +26,16 @@ class ArmStatus:
     lamp: bool = False
     emergency: bool = False
     stopped_by: str = ''
+    stopped_at: str = ''
     trajectory: str = ''
     reason: str = ''
     progress: float = 0.0
     measured_at: float = -math.inf
     #: A vdl_ros/TargetStatus.
     target: Any = None
+    #: Places in ``base_link``, float64 [3], m; NaN: unknown.
+    tips: Positions = dataclasses.field(default_factory=lambda: np.full(3, math.nan))
+    goal: Positions = dataclasses.field(default_factory=lambda: np.full(3, math.nan))
     #: What a training on this arm does, and how far the tool is from its target, m; NaN: unknown.
     training: str = ''
     away: float = math.nan
@@ -43,17 +49,22 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
     estimate of the camera is; None: there is none.
     """
     fresh = now - status.measured_at <= STALE_S
-    lines = ['| joint | angle | motor |', '|:--|--:|:--|']
+    # Cells of a table have no space between them.
+    lines = ['| joint | angle | &emsp;motor |', '|:--|--:|:--|']
     for index, joint in enumerate(JOINTS):
-        known = not math.isnan(positions[index])
-        angle = f'{math.degrees(positions[index]):.1f}°' if known else '?'
+        angle = _number(math.degrees(positions[index]), 1, '°')
         direction = (status.motors or {}).get(joint, 0)
         motor = '?' if status.motors is None else ('off', '**forward**', '**backward**')[direction]
-        lines.append(f'| {joint} | {angle} | {motor} |')
+        lines.append(f'| {joint} | {angle} | &emsp;{motor} |')
+    # Both rows are always there, so that nothing below moves.
+    lines += ['', '| m | x | y | z |', '|:--|--:|--:|--:|']
+    lines += [f'| {name} | {" | ".join(f"&emsp;{_number(each, 3)}" for each in place)} |'
+              for name, place in (('finger tips', status.tips), ('target', status.goal))]
     notes = []
     if status.emergency:
         by = f' by {plain(status.stopped_by)}' if status.stopped_by else ''
-        notes.append(f'**Emergency stop{by}: all motors are off.**')
+        since = f' since {status.stopped_at}' if status.stopped_at else ''
+        notes.append(f'**Emergency stop{by}{since}: all motors are off.**')
     if status.motors is None:
         notes.append('No arm is connected.')
     if not fresh:
@@ -70,9 +81,15 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
             f', {status.nears} {100.0 * status.away:.1f} cm from the target')
         notes.append(f'Training: **{plain(status.training)}**{away}.')
     elif status.target is not None:
-        notes.append(_target_text(status.target))
+        notes.append('Targets are refused: the emergency stop is engaged.' if status.emergency
+                     else _target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)
+
+
+def _number(value: float, digits: int, unit: str = '') -> str:
+    # Not -0.0.
+    return '?' if math.isnan(value) else f'{round(value, digits) + 0.0:.{digits}f}{unit}'
 
 
 def _target_text(target: Any) -> str:

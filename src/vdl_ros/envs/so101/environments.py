@@ -30,8 +30,8 @@ _AGE = 0.05
 class SO101Env(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     """One arm; ``arguments`` are those of the task.
 
-    An action is a change of each joint's position, -1 to 1 for ``low`` to ``high``. ``info`` of a
-    step has ``is_success`` and ``distance``, m.
+    An action is -1 to 1 for ``low`` to ``high`` of the contract. ``info`` of a step has
+    ``is_success`` and ``distance``, m.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 10.0}
@@ -65,22 +65,23 @@ class SO101Env(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
                 self._twin.reset(pose, **drawn)
                 break
         self._positions.forget()
-        neutral = np.array(self._contract.actions.neutral)
-        self._history = deque([neutral] * HISTORY, HISTORY)
-        self._steps = 0
+        self._history, self._steps = deque[NDArray[np.float64]](maxlen=HISTORY), 0
+        rest = self._positions.allowed(
+            np.array(self._contract.actions.neutral), self._measure().values)
+        self._history.extend([rest] * HISTORY)
         self._before = self._measure()
         self._task.begin(self._before, self.np_random)
         return self._task.observe(self._before), {}
 
     def step(self, action: NDArray[np.float32]) -> SingleStepResult:
         task, before = self._task, self._before
-        change = self._contract.actions.values(action)
         self._positions.tick()
-        sent = self._positions.of(change, before.values)
+        wanted = self._positions.allowed(self._contract.actions.values(action), before.values)
+        sent = self._positions.of(wanted, before.values)
         assert sent is not None
         self._twin.command(sent)
         self._twin.step(1.0 / self._contract.rate)
-        self._history.appendleft(change)
+        self._history.appendleft(wanted)
         self._steps += 1
         self._before = after = self._measure()
         reward = task.reward(before, after)
