@@ -32,12 +32,12 @@ def test_a_policy_is_told_features_in_their_units_ages_and_the_target():
 
 def test_an_answer_has_the_parts_of_the_contract_by_name_in_any_order():
     text = json.dumps({'id': 'a.7', 'names': ['gripper', 'wrist', 'elbow', 'shoulder', 'base'],
-                       'actions': [[5, 4, 3, 2, 1], [0, 0, 0, 0, 9]]})
+                       'actions': [[5, 0.4, 0.3, 0.2, 0.1], [0, 0, 0, 0, 1e300]]})
     name, actions = Answer.read(text, OWI535)
     assert name == 'a.7'
-    assert actions.tolist() == [[1, 2, 3, 4], [9, 0, 0, 0]]
-    assert Answer.read('{"id": "b", "actions": [[1, 2, 3, 4]]}', OWI535)[1].tolist() == [
-        [1, 2, 3, 4]]
+    assert actions.tolist() == [[0.1, 0.2, 0.3, 0.4], [1.0, 0, 0, 0]], 'within -1 to 1'
+    assert Answer.read('{"id": "b", "actions": [[0.1, 0.2, 0.3, 0.4]]}', OWI535)[1].tolist() == [
+        [0.1, 0.2, 0.3, 0.4]]
 
 
 @pytest.mark.parametrize(('text', 'reason'), [

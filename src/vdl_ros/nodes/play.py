@@ -59,20 +59,19 @@ class PlayNode(ManagedNode):
             raise SettingError(f'targets: true is not allowed: {contract.name} takes no targets')
         if config.targets or not config.reset:
             contract = contract.without_reset()
-        # The second one ends an environment, also because there is no program any more.
-        self._stopping, self._ends, self._launch = threading.Event(), threading.Event(), ''
+        self._stopping, self._launch = threading.Event(), ''
         self._external: PolicyTopics | None = None
         if config.is_external:
             contract = without_observed_images(contract)
             self._external = PolicyTopics(
-                self, contract, lambda: self._ends.is_set(), config.external_horizon,
+                self, contract, lambda: self._stopping.is_set(), config.external_horizon,
                 config.external_ensemble)
             self._policy = RobotPolicy(
                 self._external.act, EnvConfig(env_id=contract.env_id, num_envs=1), 'external', 0,
                 has_state=True)
         self._contract = contract
         # For its spaces; it is registered again when it is known what ends it.
-        self._register(threading.Event())
+        self._register(self._stopping)
         if self._external is None:
             self._policy = open_robot_policy(config.path, contract)
         self._episodes = self.pub('episodes')
@@ -106,9 +105,9 @@ class PlayNode(ManagedNode):
         self._playing = self._thread.submit(self._play, stop)
         return TransitionCallbackReturn.SUCCESS
 
-    def _register(self, ends: threading.Event) -> None:
-        register_robot(self._contract, self.get_namespace(), ends, self._launch,
-                       follows=self._config.targets,
+    def _register(self, stop: threading.Event) -> None:
+        register_robot(self._contract, self.get_namespace(), stop, self._launch,
+                       follows=self._config.targets, agent=self._external,
                        make=make_measured_task if self._external else make_task)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -126,8 +125,6 @@ class PlayNode(ManagedNode):
         while not stop.is_set():
             self._standstill.update()
             executor.spin_once(timeout_sec=_SPIN_S)
-            if self._external is not None and self._external.problem:
-                self._ends.set()
             if self._playing is not None and self._playing.done():
                 with set_up():
                     self._playing.result()
@@ -141,28 +138,16 @@ class PlayNode(ManagedNode):
 
     def _end(self) -> None:
         self._stopping.set()
-        self._ends.set()
         # A standstill meanwhile is one, too.
         while self._playing is not None and not self._playing.done():
             wait([self._playing], _SPIN_S)
             self._standstill.update()
 
     def _play(self, stop: threading.Event) -> None:
-        while not stop.is_set():
-            if self._external is not None:
-                self._external.wait_for_program(stop)
-            self._ends = ends = threading.Event()
-            if stop.is_set():
-                return
-            self._register(ends)
-            self._play_until(ends)
-            if 0 < self._config.episodes <= self._ended:
-                return
-
-    def _play_until(self, ends: threading.Event) -> None:
+        self._register(stop)
         envs = factory.make(self._policy.env, seed=0)
         try:
-            for played in play(envs, self._decisions.act, seed=0, stop=ends):
+            for played in play(envs, self._decisions.act, seed=0, stop=stop):
                 self._count(played)
                 if 0 < self._config.episodes <= self._ended:
                     return

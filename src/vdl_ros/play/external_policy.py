@@ -119,8 +119,10 @@ class Answer(msgspec.Struct):
         if any(len(row) != len(names) for row in answer.actions):
             raise ValueError(f'actions: rows of other lengths are not allowed: {len(names)} '
                              'numbers each')
-        rows = np.array(answer.actions, np.float64)
-        return answer.id, rows[:, [names.index(part) for part in parts]]
+        rows = np.array(answer.actions, np.float64)[:, [names.index(part) for part in parts]]
+        # What is far outside would be infinite in a sum.
+        return answer.id, rows.clip(*zip(*(
+            (part.low, part.high) for part in contract.actions.parts), strict=True))
 
 
 class _Chunk(NamedTuple):

@@ -49,6 +49,8 @@ _Length = Annotated[int, Meta(ge=1, le=16_384)]
 _Side = Annotated[int, Meta(ge=SMALLEST_IMAGE, le=1024)]
 # Of all images: fewer than pixels on a side, so that networks know which are which.
 _MAX_CHANNELS = SMALLEST_IMAGE - 1
+# Of the range of a part, by which an action of float32 may be wrong.
+_ROUNDED = 1e-7
 
 
 class ContractError(ValueError):
@@ -178,8 +180,9 @@ class ActionPart(_Section, kw_only=True):
 
     def nearest(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the numbers of the nearest levels."""
-        found: NDArray[np.intp] = np.abs(
-            np.asarray(values)[..., None] - np.array(self.levels)).argmin(axis=-1)
+        # Of numbers far outside all levels would be as near.
+        within = np.clip(values, self.low, self.high)[..., None]
+        found: NDArray[np.intp] = np.abs(within - np.array(self.levels)).argmin(axis=-1)
         return found
 
 
@@ -228,7 +231,9 @@ class Actions(_Section, kw_only=True):
                 self.parts, np.ravel(chosen).tolist(), strict=True)])
         low, high = np.array([(part.low, part.high) for part in self.parts]).T
         scaled = low + 0.5 * (np.clip(np.ravel(chosen), -1.0, 1.0) + 1.0) * (high - low)
-        return np.asarray(scaled, np.float64)
+        # The neutral action is exact, although it was rounded.
+        is_neutral = np.abs(scaled - self.neutral) < _ROUNDED * (high - low)
+        return np.where(is_neutral, self.neutral, scaled)
 
     def chosen(self, values: NDArray[np.float64]) -> NDArray[Any]:
         """Return the nearest actions, [N, parts], as :meth:`values` takes them, to its results."""

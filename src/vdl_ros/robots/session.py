@@ -394,14 +394,14 @@ class Session:
             self._takeover.on_stop(self._neutral, now)
             self._command(self._neutral)
 
-    def tick(self, now: float, *, is_received: bool = True, clock_problem: str = '') -> None:
+    def tick(self, now: float, *, is_received: bool = True, problem: str = '') -> None:
         """Go on at a tick; ``now`` is of the robot's clock, s.
 
         Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
-        ``clock_problem``: why ``now`` cannot be trusted.
+        ``problem``: why it cannot act, beside what it knows itself.
         """
         self.look(now)
-        problem = clock_problem or self._problem(now) or (
+        problem = self.unconfirmed or problem or self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
             self.lose(problem)

@@ -14,9 +14,10 @@ from std_msgs.msg import Bool
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.robots.contract import read_contract
 from vdl_ros.ros import qos
 from vdl_ros.ros.robots import robot_topics
-from vdl_ros.ros.robots.robot_env import register
+from vdl_ros.ros.robots.robot_env import register, register_robot
 from vdl_ros.srv import Confirm
 
 
@@ -78,11 +79,14 @@ def robots(robot, peer):
 def make(node, tmp_path):
     stop, made = threading.Event(), []
 
-    def start(takeovers=False, **changes):
+    def start(takeovers=False, program=None, **changes):
         (tmp_path / 'rewards.py').write_text(
             'def speed(before, after, factor):\n    return factor * after["speed"]\n')
         (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
         register(EnvModulesConfig(robots=str(tmp_path)), node.get_namespace(), stop)
+        if program:
+            register_robot(read_contract(tmp_path / 'mine.yaml'), node.get_namespace(), stop,
+                           agent=program)
         made.append(factory.make(
             EnvConfig(env_id='robot/mine', num_envs=changes.get('copies', 1)), seed=1,
             takeovers=takeovers))

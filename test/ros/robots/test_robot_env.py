@@ -1,6 +1,7 @@
 """Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,6 +194,26 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
         peer.until(lambda: 0.5 in robot.commands[count:], 'a command')
         other.end()
         robot.until_still()
+
+
+def test_nothing_moves_without_who_acts_and_after_that_before_a_person_confirms(
+        peer, robot, act, printed):
+    program = SimpleNamespace(has_acted=False, reason='no program', problem=lambda: program.reason)
+    agent = act({'episode_steps': 10_000, 'program': program})
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: 'robot/mine waits: no program' in printed(), 'the reason')
+        assert not any(robot.commands)
+        program.reason = ''
+        peer.until(lambda: 0.5 in robot.commands, 'motion, unasked')
+        program.has_acted, program.reason = True, 'it is gone'
+        robot.until_still()
+        program.reason = ''
+        peer.until(lambda: 'waits: it is gone; ros2 run vdl_ros confirm' in printed(), 'the line')
+        count = len(agent.steps)
+        robot.until_still()
+        assert len(agent.steps) == count
+        robot.confirm()
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps')
 
 
 def test_an_environment_that_has_failed_leaves_the_robot_to_the_next_one(peer, robot, act):

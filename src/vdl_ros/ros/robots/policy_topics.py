@@ -20,8 +20,8 @@ from vdl_ros.robots.contract import Contract
 from vdl_ros.ros.base_node import BaseNode
 
 OBSERVATION, ACTION = 'play/observation', 'play/action'
-# Time between looks for an end, between two warnings, and until it is said again why it waits, s.
-_LOOK_S, _WARN_S, _AGAIN_S = 0.02, 5.0, 60.0
+# Time between looks for an end, between warnings, and until a silent program is asked again, s.
+_LOOK_S, _WARN_S, _AGAIN_S = 0.02, 5.0, 1.0
 # Of the contract's time for an action, of which the robot's clock may have begun earlier.
 _SHARE = 0.8
 # Latest answers whose delays are kept.
@@ -32,15 +32,17 @@ class PolicyTopics:
     """Asks the program for actions, and acts by its answers.
 
     Without an action for a step it waits nearly as long as the contract does (``late: limit``),
-    and then takes the neutral one. The executor's thread receives; the thread that plays calls the
-    methods.
+    and then takes the neutral one. The executor's thread receives, the robots' thread asks for the
+    :meth:`problem`, and the thread that plays acts.
 
     Args:
-        has_ended: whether :meth:`act` is to raise EnvStopped, as :attr:`problem` soon demands.
-        horizon, ensemble: of :class:`Chunks`.
+        has_ended: whether :meth:`act` is to raise EnvStopped.
+        horizon, ensemble: of :class:`Chunks`; without an answer for the ``horizon`` the program
+            counts as gone.
 
     Attributes:
         delays: steps from an observation to its answer, of the latest ones.
+        has_acted: whether this program has answered.
     """
 
     def __init__(
@@ -53,7 +55,12 @@ class PolicyTopics:
         self._node, self._contract, self._has_ended = node, contract, has_ended
         self._images = {each.name: node.resolve_topic_name(contract.full(each.topic, 0))
                         for each in contract.images}
-        self._chunks = Chunks(contract.rate, horizon, ensemble)
+        self._chunks, self._horizon = Chunks(contract.rate, horizon, ensemble), horizon
+        # The latest observation, and when the first one without an answer was published, and the
+        # latest one.
+        self._told = String()
+        self._waits_since, self._told_at = math.inf, -math.inf
+        self.has_acted = False
         self._start, self._count = secrets.token_hex(4), 0
         self._step = 0
         # Positions to stay at: the latest action's, or where the episode began.
@@ -69,26 +76,28 @@ class PolicyTopics:
             begin = self._chunks.answer(name, rows)
             if begin is not None:
                 self.delays.append(self._step - begin)
+            self._waits_since, self.has_acted = math.inf, True
             self._received.notify()
 
-    @property
     def problem(self) -> str:
-        """Why nobody can be asked, or ''."""
+        """Return why nobody acts, or ''; a program that is silent is asked once more."""
+        topic, now = self._subscription.topic_name, time.monotonic()
         programs = self._subscription.get_publisher_count()
-        if programs == 1:
-            return ''
         if programs > 1:
-            return f'{programs} programs publish {self._subscription.topic_name}: one is allowed'
-        return (f'no program takes {self._publisher.topic_name} and answers on '
-                f'{self._subscription.topic_name}')
+            return f'{programs} programs publish {topic}: one is allowed'
+        if not programs:
+            # Whoever comes was not asked yet.
+            self._waits_since = math.inf
+            return f'no program takes {self._publisher.topic_name} and answers on {topic}'
+        if now - self._waits_since <= self._horizon:
+            return ''
+        if now - self._told_at >= _AGAIN_S:
+            self._tell(now)
+        return f'the program has not answered on {topic} for {self._horizon:g} s'
 
-    def wait_for_program(self, stop: threading.Event) -> None:
-        """Wait until there is one, or ``stop`` is set."""
-        told, told_at = '', -math.inf
-        while (problem := self.problem) and not stop.wait(_LOOK_S):
-            if problem != told or time.monotonic() - told_at >= _AGAIN_S:
-                told, told_at = problem, time.monotonic()
-                self._node.get_logger().info(f'waits: {problem}')
+    def _tell(self, now: float) -> None:
+        self._told_at = now
+        self._publisher.publish(self._told)
 
     def act(
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
@@ -114,12 +123,14 @@ class PolicyTopics:
             if is_first:
                 self._chunks.clear()
             self._step = step = self._chunks.ask(name, told.time)
-        self._publisher.publish(String(data=msgspec.json.encode(told).decode()))
+        self._told = String(data=msgspec.json.encode(told).decode())
+        self._waits_since = min(self._waits_since, begun)
+        self._tell(begun)
         limit = _SHARE * self._contract.late.limit
         with self._received:
             while (found := self._chunks.at(step)) is None:
                 if self._has_ended():
-                    raise EnvStopped('the process ends, or the program')
+                    raise EnvStopped('the process ends')
                 if time.monotonic() - begun >= limit:
                     self._node.get_logger().warning(
                         f'no action within {limit:g} s: the neutral one{self._advice()}',

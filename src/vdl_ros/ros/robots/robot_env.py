@@ -25,7 +25,7 @@ from vdl_ros.robots.episode import Result
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.task import Task, make_task, task_of
 from vdl_ros.ros.robots.resetters import check_reset
-from vdl_ros.ros.robots.robot_graph import RobotGraph
+from vdl_ros.ros.robots.robot_graph import Agent, RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
 _LOOK_S = 0.1  # time between two looks at whether the process has to end, s
@@ -57,6 +57,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         takeovers: an episode goes on while a person commands the robot.
         follows: the robots act for a person's targets only.
         make: makes the task of each robot.
+        agent: as of :class:`RobotGraph`.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -65,7 +66,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
         takeovers: bool = False, follows: bool = False,
-        make: Callable[[Contract], Task] = make_task,
+        make: Callable[[Contract], Task] = make_task, agent: Agent | None = None,
     ) -> None:
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
@@ -76,7 +77,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 'render_modes': ['rgb_array'], 'render_fps': contract.rate}
         self._contract, self._namespace, self._stop = contract, namespace, stop
         self._launch, self._takeovers, self._follows = launch, takeovers, follows
-        self._max_steps = max_episode_steps
+        self._max_steps, self._agent = max_episode_steps, agent
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
         self._tasks = [make(contract) for _ in range(num_envs)]
@@ -101,7 +102,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._graph = RobotGraph(
                 self._contract, self._interfaces, self._tasks, self._namespace, self._stop,
                 self._launch, self._max_steps, takeovers=self._takeovers, follows=self._follows,
-                classifier=self._classifier)
+                classifier=self._classifier, agent=self._agent)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():

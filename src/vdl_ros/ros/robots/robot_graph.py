@@ -4,7 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -36,20 +36,33 @@ _WAIT_S = 0.05  # longest wait for callbacks, s
 _PROCESS = uuid.uuid4().hex
 
 
+class Agent(Protocol):
+    """Who acts, if it may be gone although :meth:`RobotGraph.act` is called."""
+
+    #: Whether it has acted since it was there.
+    has_acted: bool
+
+    def problem(self) -> str:
+        """Return why nobody acts, or ''; it is asked again and again."""
+
+
 class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
     Once ``ends`` is set the robots get the neutral action, and no other one any more.
     ``launch`` is of :class:`Confirmation`; '': this process is one.
     ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers``,
-    ``follows`` and ``classifier`` are of :class:`Session`.
+    ``follows`` and ``classifier`` are of :class:`Session`. Without its ``agent`` nothing moves,
+    and when one that has acted is gone, a person has to confirm that the robots may go on.
     """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
         namespace: str, ends: threading.Event, launch: str = '', max_steps: int = 0, *,
         takeovers: bool = False, follows: bool = False, classifier: Classifier | None = None,
+        agent: Agent | None = None,
     ) -> None:
+        self._agent = agent
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
         # process, such as /clock in a namespace, is remapped here too.
@@ -194,6 +207,11 @@ class RobotGraph:
                     session.on_other(other, self._now(), is_seen=True,
                                      commands=not self._contract.actions.sender)
         now = self._now()
+        problem = self._agent.problem() if self._agent else ''
+        if problem and self._agent and self._agent.has_acted:
+            self._agent.has_acted = False
+            for session in self._sessions:
+                session.consent.withdraw(problem)
         for session in self._sessions:
             session.look(now)
         # After the callbacks of all that has arrived, also with the message of the clock.
@@ -204,7 +222,7 @@ class RobotGraph:
             for robot, session in zip(self._robots, self._sessions, strict=True):
                 robot.look_at_images()
                 session.tick(now, is_received=robot.is_received(),
-                             clock_problem=self._clock_problem)
+                             problem=problem or self._clock_problem)
                 robot.show(now)
             self._ticks += 1
             self._lock.notify_all()
