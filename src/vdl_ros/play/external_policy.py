@@ -120,9 +120,9 @@ class Answer(msgspec.Struct):
             raise ValueError(f'actions: rows of other lengths are not allowed: {len(names)} '
                              'numbers each')
         rows = np.array(answer.actions, np.float64)[:, [names.index(part) for part in parts]]
+        low, high = np.array([(part.low, part.high) for part in contract.actions.parts]).T
         # What is far outside would be infinite in a sum.
-        return answer.id, rows.clip(*zip(*(
-            (part.low, part.high) for part in contract.actions.parts), strict=True))
+        return answer.id, np.clip(rows, low, high)
 
 
 class _Chunk(NamedTuple):
