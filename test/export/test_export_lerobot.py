@@ -6,7 +6,7 @@ import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from bag_files import command, picture, positions
+from bag_files import MS, START_NS, command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
@@ -154,4 +154,18 @@ def test_captured_frames_are_rows_without_actions(captured, tmp_path):
         np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
                                    rtol=1e-6)
         assert row['observation.state'][0] == pytest.approx(0.1 * number)
+        loader.check_picture(row, picture(number))
+
+
+def test_an_episode_may_be_one_row_and_another_encoding_becomes_rgb(builder, tmp_path):
+    for number in range(3):
+        ns = START_NS + number * 5_000 * MS
+        builder.image(ns, picture(number)[:, :, ::-1], encoding='bgr8')
+        builder.joints(ns, [0.1] * 5)
+    builder.motors(START_NS - 1, [0, 0, 0, 0, 1])
+    export(builder.write(), tmp_path / 'out', ExportOptions(fps=10))
+    loader = Loader(tmp_path / 'out')
+    assert [each['length'] for each in loader.episodes] == [1, 1, 1]
+    for number, row in enumerate(loader.rows):
+        assert row['action'] == [0, 0, 0, 0, 1], 'kept without new ones'
         loader.check_picture(row, picture(number))
