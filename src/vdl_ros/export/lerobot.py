@@ -132,7 +132,7 @@ def _merge(first: Statistics | None, second: Statistics) -> Statistics:
 _IMAGE = 'observation.images.camera'
 # LeRobot's name for the state of the environment.
 _CAMERA = 'observation.environment_state'
-_EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+_EPISODES = 'meta/episodes/chunk-000/file-000.parquet'
 _DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 _VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 
@@ -343,7 +343,7 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / _EPISODES.format(**_place(0))
+            path = self._root / _EPISODES
             path.parent.mkdir(parents=True, exist_ok=True)
             self._episodes = self._arrow.parquet.ParquetWriter(path, table.schema)
         self._episodes.write_table(table)
