@@ -1,6 +1,8 @@
-"""Bags as the recorder writes them, of any messages, and of a moving arm with its camera."""
+"""Bags as the recorder writes them, of any messages, and of a moving arm; exports of them."""
 
+import av
 import numpy as np
+import pyarrow.parquet as pq
 from builtin_interfaces.msg import Time
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
@@ -101,3 +103,19 @@ def add_scenario(builder, images, fps=20, begin_ns=START_NS, size=(32, 48)):
         if ns == begin_ns or command(ns) != command(ns - period):
             builder.motors(ns, command(ns))
     return stamps
+
+
+def rows_of(folder):
+    """Return the rows of a small data set, a dictionary each."""
+    return pq.read_table(folder / 'data/chunk-000/file-000.parquet').to_pylist()
+
+
+def check_pictures(folder, numbers):
+    """Compare the pictures of a small data set with those of :func:`picture`."""
+    path = folder / 'videos/observation.images.camera/chunk-000/file-000.mp4'
+    with av.open(str(path)) as container:
+        found = [each.to_ndarray(format='rgb24').astype(int) for each in container.decode(video=0)]
+    assert len(found) == len(numbers)
+    # Compressed, but each still its own and not its neighbour's.
+    for shown, number in zip(found, numbers, strict=True):
+        assert abs(shown - picture(number)).mean() < 4.0

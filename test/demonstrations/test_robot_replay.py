@@ -130,8 +130,8 @@ def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path)
 def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     output = tmp_path / 'data'
     assert export_dataset([
-        str(demos), '--format', 'lerobot', '--output', str(output), '--no-images',
-        '--only-successes', '--robot', 'owi535']) == 0
+        str(demos), '--output', str(output), '--no-images', '--only-successes', '--robot',
+        'owi535']) == 0
     bags, data = (load_demonstrations(each, REACH, spaces, known_contracts())
                   for each in (demos, output))
     np.testing.assert_array_equal(bags.actions, data.actions)
@@ -167,8 +167,8 @@ def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(tmp_pa
               [(START_NS + ns, *rest) for ns, *rest in sorted(messages, key=itemgetter(0))],
               EpisodeLabels('drive', True, 'mine'))
     assert export_dataset([
-        str(tmp_path / 'demos'), '--format', 'lerobot', '--output', str(tmp_path / 'data'),
-        '--no-images', '--robot', str(path)]) == 0
+        str(tmp_path / 'demos'), '--output', str(tmp_path / 'data'), '--no-images', '--robot',
+        str(path)]) == 0
     spaces = make_task(contract).observation_space, RobotVectorEnv(
         1, contract=contract, namespace='', stop=threading.Event()).single_action_space
     for folder in ('demos', 'data'):

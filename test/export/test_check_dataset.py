@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from bag_files import BagBuilder, add_scenario
 
-from vdl_ros.export.formats import export
+from vdl_ros.export.bag_export import export
 from vdl_ros.export.lerobot_check import check_dataset
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.tools import check_dataset as tool
@@ -24,7 +24,7 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp('data')
     builder = BagBuilder(folder / 'bag')
     add_scenario(builder, 20)
-    export(builder.write(), folder / 'set', 'lerobot', ExportOptions())
+    export(builder.write(), folder / 'set', ExportOptions())
     return folder / 'set'
 
 

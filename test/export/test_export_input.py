@@ -4,23 +4,31 @@ import signal
 import sys
 import tracemalloc
 
-import h5py
 import numpy as np
 import pytest
-from bag_files import MS, START_NS, BagBuilder, add_scenario, picture
+from bag_files import (
+    MS,
+    START_NS,
+    BagBuilder,
+    add_scenario,
+    check_pictures,
+    picture,
+    rows_of,
+)
 from sensor_msgs.msg import Image
 
-from vdl_ros.export import formats, robomimic
-from vdl_ros.export.formats import export
+from vdl_ros.export import bag_export
+from vdl_ros.export.bag_export import export
+from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.tools import export_dataset
 
 
-def refuse(bag, tmp_path, match, format_name='hdf5'):
+def refuse(bag, tmp_path, match):
     """Expect one line, and nothing left behind."""
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ValueError, match=match) as caught:
-        export(bag, tmp_path / 'out', format_name, ExportOptions())
+        export(bag, tmp_path / 'out', ExportOptions())
     assert '\n' not in str(caught.value)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -47,8 +55,7 @@ def test_images_that_cannot_be_exported_are_errors(tmp_path):
     made.add('camera/image_raw', START_NS, Image(
         height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
     refuse(made.write(), tmp_path, "encoding 'bayer_rggb8' is not one of rgb8, bgr8")
-    refuse(bag('odd', 3, size=(31, 48)).write(), tmp_path, '48 x 31 pixels make no h264 video',
-           'lerobot')
+    refuse(bag('odd', 3, size=(31, 48)).write(), tmp_path, '48 x 31 pixels make no h264 video')
     made = bag('old', 0)
     made.joints(START_NS, [0.0] * 5)
     made.image(START_NS + 800 * MS, picture(0))
@@ -62,7 +69,7 @@ def test_the_namespace_selects_one_of_two_arms(tmp_path):
     add_scenario(bag, 6, size=(20, 20))
     path = bag.write()
     refuse(path, tmp_path, '/left/.* and /right/.*: choose one with --namespace')
-    assert export(path, tmp_path / 'out', 'hdf5', ExportOptions(namespace='/right')).rows == 6
+    assert export(path, tmp_path / 'out', ExportOptions(namespace='/right')).rows == 6
 
 
 def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path):
@@ -73,12 +80,10 @@ def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path):
     # A chunk whose bytes changed: as far as the one before it.
     middle = len(whole) // 2
     file.write_bytes(whole[:middle] + b'\xff' * 5000 + whole[middle + 5000:])
-    found = export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
+    found = export(bag, tmp_path / 'out', ExportOptions())
     assert any('cut off or damaged' in note for note in found.notes)
     assert 100 < found.rows < 600
-    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        np.testing.assert_array_equal(file['data/demo_0/obs/camera_image'][:],
-                                      [picture(number) for number in range(found.rows)])
+    check_pictures(tmp_path / 'out', range(found.rows))
 
 
 def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
@@ -89,7 +94,7 @@ def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
     builder.joints(stamps[-1] + 3, [0.0] * 4)
     builder.joints(stamps[-1] + 4, [float('nan')] * 5)
     builder.motors(stamps[-1] + 5, [7, 0, 0, 0, 0])
-    found = export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
+    found = export(builder.write(), tmp_path / 'out', ExportOptions())
     assert found.rows == 10
     notes = '\n'.join(found.notes)
     assert 'left out 1 messages: camera/image_raw: an image that is damaged' in notes
@@ -108,19 +113,14 @@ def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path,
     bag = builder.write()
     refuse(bag, tmp_path, 'image 11 comes 0.1500 s after the one before it and 0.1000 s after the '
            'time of its row')
-    assert export_dataset.main([str(bag), '--format', 'hdf5', '--resample', '--output',
-                                str(tmp_path / 'first')]) == 0
+    assert export_dataset.main([str(bag), '--resample', '--output', str(tmp_path / 'first')]) == 0
     assert capsys.readouterr().out.endswith(' at 20 frames/s; 1 images became no row\n')
-    found = export(bag, tmp_path / 'out', 'hdf5', ExportOptions(resample=True))
+    found = export(bag, tmp_path / 'out', ExportOptions(resample=True))
     assert '1 images became no row: without joint states of their time' in found.notes
     assert '3 rows repeat the image before' in found.notes
     assert (found.images, found.rows) == (28, 30)
-    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        demo = file['data/demo_0']
-        shown = [9 if each in (10, 11) else 19 if each == 20 else each for each in range(30)]
-        np.testing.assert_array_equal(demo['obs/camera_image'][:],
-                                      [picture(each) for each in shown])
-        assert np.all(np.diff(demo['stamps'][:]) > 0)
+    check_pictures(tmp_path / 'out', [
+        9 if each in (10, 11) else 19 if each == 20 else each for each in range(30)])
 
 
 def test_a_joint_that_is_unknown_at_first_or_published_apart_is_in_every_row(builder, tmp_path):
@@ -132,13 +132,13 @@ def test_a_joint_that_is_unknown_at_first_or_published_apart_is_in_every_row(bui
         if number >= 2:
             builder.joints(ns - 20 * MS, [nan] * 4 + [number])
         builder.image(ns, picture(number), late_ns=1 * MS)
-    found = export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
+    found = export(builder.write(), tmp_path / 'out', ExportOptions())
     assert found.joints == ('base', 'shoulder', 'elbow', 'gripper')
     assert '2 images became no row: without gripper of their time' in found.notes
     assert 'never known, so that rows do not have it: wrist' in found.notes
-    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        np.testing.assert_allclose(file['data/demo_0/obs/joint_positions'][:, 2:],
-                                   [[number, number] for number in range(2, 20)])
+    np.testing.assert_allclose(
+        [row['observation.state'][2:] for row in rows_of(tmp_path / 'out')],
+        [[number, number] for number in range(2, 20)])
 
 
 def test_an_action_is_what_is_commanded_until_the_next_row_and_the_last_one_is_kept(
@@ -150,19 +150,16 @@ def test_an_action_is_what_is_commanded_until_the_next_row_and_the_last_one_is_k
     # Of most of the time before the next image, and of little of it.
     builder.motors(stamps[3] + 20 * MS, [1, 0, -1, 0, 0])
     builder.motors(stamps[5] - 20 * MS, [0, 1, 0, 0, 1])
-    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
-    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        assert file['data/demo_0/actions'][:].tolist() == [
-            [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]] * 55
+    export(builder.write(), tmp_path / 'out', ExportOptions())
+    assert [row['action'] for row in rows_of(tmp_path / 'out')] == [
+        [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]] * 55
 
 
-@pytest.mark.parametrize(('format_name', 'module'), [('lerobot', 'pyarrow'), ('hdf5', 'h5py')])
 def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
-        teleop, tmp_path, monkeypatch, format_name, module):
+        teleop, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, module, None)
-        refuse(teleop[0], tmp_path, f'--format {format_name} needs {module}, which is not inst',
-               format_name)
+        patch.setitem(sys.modules, 'pyarrow', None)
+        refuse(teleop[0], tmp_path, 'need pyarrow, which is not installed here: pip install pya')
 
     def stop(what, done, total):
         if what == 'writing' and done == 30:
@@ -170,21 +167,21 @@ def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
 
     before = sorted(tmp_path.iterdir())
     with pytest.raises(KeyboardInterrupt):
-        export(teleop[0], tmp_path / 'out', format_name, ExportOptions(), progress=stop)
+        export(teleop[0], tmp_path / 'out', ExportOptions(), progress=stop)
     assert sorted(tmp_path.iterdir()) == before
 
-    class Loses(formats.FORMATS[format_name]):
+    class Loses(LeRobotWriter):
         def write(self, task, rows):
             super().write(task, (row for number, row in enumerate(rows) if number != 30))
 
-    monkeypatch.setitem(formats.FORMATS, format_name, Loses)
-    refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65', format_name)
+    monkeypatch.setattr(bag_export, 'LeRobotWriter', Loses)
+    refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65')
 
 
 @pytest.mark.usefixtures('own_signals')
 def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
         teleop, tmp_path, capsys, monkeypatch):
-    words = [str(teleop[0]), '--format', 'lerobot', '--output', str(tmp_path / 'out')]
+    words = [str(teleop[0]), '--output', str(tmp_path / 'out')]
     assert export_dataset.main(words) == 0
     output = capsys.readouterr()
     assert '65 images, 65 rows in 2 episodes at 20 frames/s; all readable images' in output.out
@@ -192,25 +189,20 @@ def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
     assert export_dataset.main(words) == 2
     assert capsys.readouterr().err == (
         f'export_dataset: {tmp_path / "out"} exists; name another output\n')
-    with pytest.raises(SystemExit) as caught:
-        export_dataset.main([str(teleop[0]), '--format', 'csv', '--output', 'x'])
-    assert caught.value.code == 2
 
-    class Ended(formats.RobomimicWriter):
+    class Ended(LeRobotWriter):
         def close(self):
             assert list(tmp_path.glob('.other.partial/new/*'))
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setitem(formats.FORMATS, 'hdf5', Ended)
-    words[2:] = ['hdf5', '--output', str(tmp_path / 'other')]
+    monkeypatch.setattr(bag_export, 'LeRobotWriter', Ended)
+    words[-1] = str(tmp_path / 'other')
     assert export_dataset.main(words) == 130
     assert f'interrupted: {tmp_path / "other"} was not made' in capsys.readouterr().err
     assert sorted(each.name for each in tmp_path.iterdir()) == ['bag', 'out']
 
 
-@pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
-def test_memory_does_not_grow_with_the_bag(builder, tmp_path, monkeypatch, format_name):
-    monkeypatch.setattr(robomimic, '_AT_ONCE', 8)
+def test_memory_does_not_grow_with_the_bag(builder, tmp_path):
     shown = picture(0, (240, 320))
     for number in range(200):
         ns = START_NS + number * 40 * MS
@@ -220,7 +212,7 @@ def test_memory_does_not_grow_with_the_bag(builder, tmp_path, monkeypatch, forma
     builder.messages.clear()
     tracemalloc.start()
     try:
-        export(bag, tmp_path / 'out', format_name, ExportOptions())
+        export(bag, tmp_path / 'out', ExportOptions())
         assert tracemalloc.get_traced_memory()[1] < 100 * shown.nbytes
     finally:
         tracemalloc.stop()

@@ -6,11 +6,11 @@ import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from bag_files import command, picture, positions
+from bag_files import MS, START_NS, command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
-from vdl_ros.export.formats import export
+from vdl_ros.export.bag_export import export
 from vdl_ros.export.synchronizer import ExportOptions
 
 TOLERANCE_S = 1e-4  # LeRobot's own
@@ -66,7 +66,7 @@ class Loader:
 @pytest.fixture
 def loader(teleop, tmp_path):
     """Return the data set of ``teleop``."""
-    found = export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(task='lift the cup'))
+    found = export(teleop[0], tmp_path / 'out', ExportOptions(task='lift the cup'))
     assert (found.rows, found.episodes, found.images) == (65, 2, 65)
     return Loader(tmp_path / 'out')
 
@@ -132,7 +132,7 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch):
     monkeypatch.setattr(lerobot, '_DATA_BYTES', 1)
     monkeypatch.setattr(lerobot, '_FILES_PER_CHUNK', 3)
     monkeypatch.setattr(lerobot, '_EPISODES_AT_ONCE', 2)
-    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(episode_seconds=0.5))
+    export(teleop[0], tmp_path / 'out', ExportOptions(episode_seconds=0.5))
     loader = Loader(tmp_path / 'out')
     assert [each['length'] for each in loader.episodes] == [10, 10, 10, 10, 10, 10, 5]
     places = [(each['data/chunk_index'], each['data/file_index']) for each in loader.episodes]
@@ -144,8 +144,8 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch):
 
 
 def test_captured_frames_are_rows_without_actions(captured, tmp_path):
-    bag, cameras = captured
-    found = export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
+    folder, cameras = captured
+    found = export(folder, tmp_path / 'out', ExportOptions())
     assert (found.rows, found.episodes) == (12, 1)
     assert any('no action' in note for note in found.notes)
     loader = Loader(tmp_path / 'out')
@@ -154,4 +154,18 @@ def test_captured_frames_are_rows_without_actions(captured, tmp_path):
         np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
                                    rtol=1e-6)
         assert row['observation.state'][0] == pytest.approx(0.1 * number)
+        loader.check_picture(row, picture(number))
+
+
+def test_an_episode_may_be_one_row_and_another_encoding_becomes_rgb(builder, tmp_path):
+    for number in range(3):
+        ns = START_NS + number * 5_000 * MS
+        builder.image(ns, picture(number)[:, :, ::-1], encoding='bgr8')
+        builder.joints(ns, [0.1] * 5)
+    builder.motors(START_NS - 1, [0, 0, 0, 0, 1])
+    export(builder.write(), tmp_path / 'out', ExportOptions(fps=10))
+    loader = Loader(tmp_path / 'out')
+    assert [each['length'] for each in loader.episodes] == [1, 1, 1]
+    for number, row in enumerate(loader.rows):
+        assert row['action'] == [0, 0, 0, 0, 1], 'kept without new ones'
         loader.check_picture(row, picture(number))

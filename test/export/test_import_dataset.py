@@ -31,8 +31,8 @@ VIDEO = 'videos/observation.images.camera/chunk-000/file-000.mp4'
 
 
 def export(bags, output, robot='owi535', *words):
-    assert export_dataset([str(bags), '--format', 'lerobot', '--output', str(output), '--robot',
-                           str(robot), *words]) == 0
+    assert export_dataset(
+        [str(bags), '--output', str(output), '--robot', str(robot), *words]) == 0
     return output
 
 

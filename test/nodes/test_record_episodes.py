@@ -118,8 +118,8 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     assert latched == [True], 'each episode has the state that was latched before it'
 
     data = tmp_path / 'data'
-    assert export_dataset([str(output), '--format', 'lerobot', '--no-images', '--resample',
-                           '--gap', '60', '--output', str(data)]) == 0, capsys.readouterr().err
+    assert export_dataset([str(output), '--no-images', '--resample', '--gap', '60',
+                           '--output', str(data)]) == 0, capsys.readouterr().err
     episodes = pq.read_table(data / 'meta/episodes/chunk-000/file-000.parquet').to_pylist()
     assert [each['tasks'] for each in episodes] == [['reach the ball'], ['push the cube']]
 

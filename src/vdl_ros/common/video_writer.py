@@ -48,8 +48,8 @@ class VideoWriter(AbstractContextManager['VideoWriter']):
 
     @property
     def bytes_written(self) -> int:
-        """The size of the file so far; the encoder holds some pictures back."""
-        return self._partial.stat().st_size
+        """The size of the file so far, which begins late: the encoder holds pictures back."""
+        return self._partial.stat().st_size if self._partial.exists() else 0
 
     def add(self, picture: NDArray[np.uint8]) -> None:
         """Append a picture; ValueError unless height and width are even and those of the first."""

@@ -13,8 +13,7 @@ from vdl_ros.common.files import new_folder
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import frame_rate
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.writer import Layout, Row
+from vdl_ros.export.lerobot import Layout, LeRobotWriter, Row
 from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
 
@@ -111,8 +110,8 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
                     joints=names, motors=motors, fps=max(1, round(rate)), tasks=(task,),
                     robot=env_id, rewards=True))
             writer.write(task, (
-                Row(None, observation, action, None, number, float(reward),
-                    terminated and number == len(rewards) - 1)
+                Row(None, observation, action, reward=float(reward),
+                    done=terminated and number == len(rewards) - 1)
                 for number, (observation, action, reward) in enumerate(zip(
                     observations.astype(np.float32), actions.astype(np.float32), rewards,
                     strict=True))))
@@ -121,4 +120,3 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
         if writer is None:
             raise ValueError(f'{output}: there is no episode with success')
         writer.close()
-        writer.verify()

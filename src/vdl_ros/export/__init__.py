@@ -1,1 +1,1 @@
-"""Export bags as data sets of LeRobot and robomimic, without ROS."""
+"""Data sets of LeRobot, without ROS: made of bags, checked, read."""

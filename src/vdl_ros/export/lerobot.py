@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import PIXEL_FORMAT, VideoWriter
-from vdl_ros.export.lerobot_check import ARROW, COUNTERS, VERSION, check_dataset
-from vdl_ros.export.synchronizer import MAX_EPISODE_S
-from vdl_ros.export.writer import Layout, Row, require_module
+from vdl_ros.export.lerobot_check import ARROW, COUNTERS, VERSION, check_dataset, load_pyarrow
+
+#: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
+#: a resolution that float32 does not have beyond 1024 s.
+MAX_EPISODE_S = 600.0
+
+
+@dataclass
+class Layout:
+    """Layout of the rows of a data set.
+
+    Attributes:
+        size: width and height of the images; (0, 0): there are none.
+        joints: names of the numbers in ``state``.
+        motors: names of the motors in ``action``; none if the bag holds no commands.
+        camera: whether rows have its pose: captured frame by frame, they are no sequence.
+        fps: rows per second.
+        tasks: what the arm does in the episodes, in words, each text once.
+        rewards: whether rows have rewards and ends.
+    """
+
+    size: tuple[int, int] = (0, 0)
+    joints: tuple[str, ...] = ()
+    motors: tuple[str, ...] = ()
+    camera: bool = False
+    fps: int = 0
+    tasks: tuple[str, ...] = ()
+    robot: str = 'owi535'
+    rewards: bool = False
+
+    @property
+    def has_images(self) -> bool:
+        return self.size != (0, 0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        image: RGB, uint8 [height, width, 3]; None without images.
+        state: float32 [D]; of the arm the positions of its joints, rad.
+        action: commands of the motors, float32 [motors]; None without commands.
+        camera: distance (m), elevation and azimuth (rad), float32 [3]; None unless captured.
+        reward, done: of the action, and whether it terminated the episode.
+    """
+
+    image: NDArray[np.uint8] | None
+    state: NDArray[np.float32]
+    action: NDArray[np.float32] | None
+    camera: NDArray[np.float32] | None = None
+    reward: float = 0.0
+    done: bool = False
+
 
 _QUANTILES = {'q01': 0.01, 'q10': 0.10, 'q50': 0.50, 'q90': 0.90, 'q99': 0.99}
 # Larger images are subsampled to about this size.
@@ -80,7 +132,7 @@ def _merge(first: Statistics | None, second: Statistics) -> Statistics:
 _IMAGE = 'observation.images.camera'
 # LeRobot's name for the state of the environment.
 _CAMERA = 'observation.environment_state'
-_EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+_EPISODES = 'meta/episodes/chunk-000/file-000.parquet'
 _DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 _VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 
@@ -156,13 +208,11 @@ class LeRobotWriter:
     """Writer of a LeRobotDataset; keeps the rows of an episode, of its images histograms."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
-        self._av: Any = require_module('av', 'av', 'lerobot')
-        self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
-        self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
+        self._arrow = load_pyarrow()
         if layout.size[0] % 2 or layout.size[1] % 2:
             raise ValueError(
                 f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
-                'width and height must be even; --format hdf5 takes any')
+                'width and height must be even')
         self._root, self._layout = root, layout
         self._features = _features(layout)
         types = {name: getattr(self._arrow, ARROW.get(each['dtype'], each['dtype']))()
@@ -235,13 +285,15 @@ class LeRobotWriter:
                for feature, found in statistics.items() for name, value in found.items()},
             'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0}
 
-    def close(self) -> None:
+    def close(self) -> tuple[int, int]:
+        """Finish the files and read them; return rows and episodes, or raise ValueError."""
         self._write_episodes()
         self._episodes.close()
         self._data.close()
         self._close_video()
         layout, meta = self._layout, self._root / 'meta'
-        self._parquet.write_table(_tasks_table(self._arrow, layout.tasks), meta / 'tasks.parquet')
+        self._arrow.parquet.write_table(
+            _tasks_table(self._arrow, layout.tasks), meta / 'tasks.parquet')
         _write_json(meta / 'stats.json', {
             feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
             for feature, statistics in self._total.items()})
@@ -252,16 +304,6 @@ class LeRobotWriter:
             'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
             'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
             'video_path': _VIDEO, 'features': self._features})
-
-    def abandon(self) -> None:
-        for each in (self._data, self._episodes):
-            if each is not None:
-                each.close()
-        if self._video is not None:
-            self._video.close(discard=True)
-
-    def verify(self) -> tuple[int, int]:
-        """Read the finished files; return rows and episodes, or raise ValueError."""
         found = check_dataset(self._root)
         if found.problems:
             raise ValueError(found.problems[0])
@@ -282,7 +324,7 @@ class LeRobotWriter:
         self._data_file += 1
         path = self._data_path()
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._data = self._parquet.ParquetWriter(path, self._schema, compression='snappy')
+        self._data = self._arrow.parquet.ParquetWriter(path, self._schema)
 
     def _next_video(self) -> None:
         self._close_video()
@@ -301,8 +343,8 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / _EPISODES.format(**_place(0))
+            path = self._root / _EPISODES
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._episodes = self._parquet.ParquetWriter(path, table.schema, compression='snappy')
+            self._episodes = self._arrow.parquet.ParquetWriter(path, table.schema)
         self._episodes.write_table(table)
         self._meta = []

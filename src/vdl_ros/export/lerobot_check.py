@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.export.writer import require_module
 
 VERSION = 'v3.0'
 #: Features that every data set has, each one number.
@@ -35,6 +34,16 @@ _PARQUET = '*/*.parquet'
 _MOST = 50
 
 
+def load_pyarrow() -> Any:
+    """Return pyarrow, with ``parquet``; ValueError: it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError('data sets need pyarrow, which is not installed here: '
+                         'pip install pyarrow') from None
+    return pyarrow
+
+
 class Checked(NamedTuple):
     """Rows and episodes of a data set, and a line for each difference: ``PATH: what``."""
 
@@ -44,7 +53,7 @@ class Checked(NamedTuple):
 
 
 def check_dataset(root: Path) -> Checked:
-    """Compare a folder with the format; ValueError: PyAV or pyarrow is not installed."""
+    """Compare a folder with the format; ValueError: pyarrow is not installed."""
     checker = _Checker(root)
     for what in checker.differences():
         checker.problems.append(what)
@@ -57,9 +66,7 @@ def check_dataset(root: Path) -> Checked:
 class _Checker:
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._av: Any = require_module('av', 'av', 'lerobot')
-        self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
-        self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
+        self._arrow = load_pyarrow()
         self.rows = self.episodes = 0
         self.problems: list[str] = []
         self._info: dict[str, Any] = {}
@@ -253,8 +260,10 @@ class _Checker:
                     round(max(end for _, end, _ in parts) * fps)))
 
     def _of_video(self, path: Path, shape: list[int], pictures: int) -> Iterator[str]:
+        import av
+
         try:
-            with self._av.open(str(path)) as container:
+            with av.open(str(path)) as container:
                 stream = container.streams.video[0]
                 size = [stream.height, stream.width]
                 # Without decoding: the times of the packets.
@@ -276,7 +285,7 @@ class _Checker:
     def _read(self, path: Path, wanted: dict[str, str]) -> Generator[str, None, Any]:
         """Read columns of these types, '' for any; return the table, or None."""
         try:
-            file = self._parquet.ParquetFile(path)
+            file = self._arrow.parquet.ParquetFile(path)
             schema = file.schema_arrow
             missing = [name for name in wanted if name not in schema.names]
             if missing:

@@ -14,8 +14,7 @@ from vdl_ros.common.images import check_size
 from vdl_ros.common.memory import limited_memory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import matching, read_json
-from vdl_ros.export.lerobot_check import TOLERANCE_S, place
-from vdl_ros.export.writer import require_module
+from vdl_ros.export.lerobot_check import TOLERANCE_S, load_pyarrow, place
 
 INFO = 'meta/info.json'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
@@ -103,12 +102,11 @@ def _read_tables(
     folder: Path, pattern: str, names: list[str], take: Callable[[Any], None],
 ) -> None:
     """Call ``take`` with columns of each file; ValueError: one cannot be read."""
-    arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
-    parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
+    arrow = load_pyarrow()
     for file in sorted(folder.glob(pattern)):
         try:
             # Further threads would reserve memory that they do not use.
-            table = parquet.ParquetFile(file).read(names, use_threads=False)
+            table = arrow.parquet.ParquetFile(file).read(names, use_threads=False)
             if any(table[name].null_count for name in names):
                 raise ValueError('rows without a value')
             take(table)
@@ -164,7 +162,8 @@ def read_pictures(
 
     ValueError: one of ``count`` cannot be decoded, or is not at its time.
     """
-    av = require_module('av', 'av', 'lerobot')
+    import av
+
     number, reason = 0, 'there is none at its time'
     try:
         with av.open(str(path)) as container:

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.export.lerobot import MAX_EPISODE_S, Layout
 from vdl_ros.export.messages import ArmBag, Entry, Picture
-from vdl_ros.export.writer import Layout
 from vdl_ros.robots.contract import ActionPart
 from vdl_ros.robots.takeover import executed_values
 
-#: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
-#: a resolution that float32 does not have beyond 1024 s.
-MAX_EPISODE_S = 600.0
 # Largest distance of an image from its row, periods: jitter is less, a lost image is more.
 _TOLERANCE = 0.75
 # Share of an image's distance from its row by which later rows are moved: camera clocks drift.
@@ -36,7 +33,6 @@ class ExportOptions:
         only_successes: leave out bags that are not labeled as a success.
         task: what the arm does, in words; '': what the labels of each bag say.
         namespace: of the topics, where a bag holds several robots.
-        valid: share of the episodes for validation (hdf5).
     """
 
     fps: int = 0
@@ -46,7 +42,6 @@ class ExportOptions:
     only_successes: bool = False
     task: str = ''
     namespace: str = ''
-    valid: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -249,7 +244,7 @@ def scan_bags(
 ) -> tuple[BagSummary, list[Synchronized]]:
     """Read bags once, each the beginning of an episode; of images only their stamps are kept."""
     topics, seen = bags[0].topics, set[str]()
-    found = BagSummary(robot=topics.robot, valid=options.valid)
+    found = BagSummary(robot=topics.robot)
     scans = [_scan(bag, found, seen, progress) for bag in bags]
     found.motors = topics.motors if topics.command in seen else ()
     found.camera = 'capture/scene' in seen

@@ -1,4 +1,4 @@
-"""Export a bag as a LeRobot or robomimic data set; ``ros2 run vdl_ros export_dataset --help``.
+"""Export a bag as a data set of LeRobot; ``ros2 run vdl_ros export_dataset --help``.
 
 Not a node: it reads and writes files. See docs/pose.md.
 
@@ -22,7 +22,7 @@ from vdl_ros.common.command_line import (
     status_of,
     whole_number,
 )
-from vdl_ros.export.formats import FORMATS, export
+from vdl_ros.export.bag_export import export
 from vdl_ros.export.messages import ARM, of_contract
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.robots.contract import find_contract
@@ -53,14 +53,12 @@ class ProgressLine:
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
         prog='export_dataset',
-        description='Export images, joint positions and motor commands of a bag as a data set.')
+        description='Export images, joint positions and motor commands of a bag as a data set '
+        'of LeRobot (v3.0).')
     parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; a '
                         'captured data set; or the folder of record_episodes, each of whose bags '
                         'begins an episode')
-    parser.add_argument('--format', required=True, choices=sorted(FORMATS),
-                        help='lerobot: LeRobotDataset v3; hdf5: robomimic\'s')
-    parser.add_argument('--output', required=True, type=Path,
-                        help='folder to make; hdf5 is dataset.hdf5 in it')
+    parser.add_argument('--output', required=True, type=Path, help='folder to make')
     parser.add_argument('--fps', type=whole_number(1, 1000), default=0,
                         help='rows per second; by default that of the images, rounded')
     parser.add_argument('--gap', type=number(0, 1e6, 's'), default=1.0,
@@ -82,8 +80,6 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
                         help='the name of a contract of this package, or its file: its features '
                         'are the state, its actions the actions (all joints and motors of the '
                         'OWI-535)')
-    parser.add_argument('--valid', type=number(0, 0.99), default=0.0,
-                        help='share of the episodes in robomimic\'s mask/valid (0)')
     return parser.parse_args(args)
 
 
@@ -93,9 +89,9 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         topics = of_contract(find_contract(options.robot)) if options.robot else ARM
         found = export(
-            options.bag, options.output, options.format,
+            options.bag, options.output,
             ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample,
-                          options.only_successes, options.task, options.namespace, options.valid),
+                          options.only_successes, options.task, options.namespace),
             topics.without_images() if options.no_images else topics, ProgressLine())
     except KeyboardInterrupt:
         print(f'\nexport_dataset: interrupted: {options.output} was not made', file=sys.stderr)

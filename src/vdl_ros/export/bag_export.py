@@ -1,10 +1,8 @@
-"""Export bags to a data set: scan, write rows, verify, rename to the output folder."""
+"""Export bags to a data set: scan, write rows, check, rename to the output folder."""
 
-import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -12,24 +10,20 @@ import numpy as np
 
 from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.common.files import new_folder
-from vdl_ros.export.lerobot import LeRobotWriter
+from vdl_ros.export.lerobot import LeRobotWriter, Row
+from vdl_ros.export.lerobot_check import load_pyarrow
 from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, Picture
-from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
-from vdl_ros.export.writer import Layout, Row, require_module
 from vdl_ros.pose.frames import is_data_set
 
-FORMATS: dict[str, Callable[[Path, Layout], LeRobotWriter | RobomimicWriter]] = {
-    'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
 # Where neither the user nor the bag names one.
 _TASK = 'move the arm'
-_NEEDS = {'lerobot': 'pyarrow', 'hdf5': 'h5py'}
 #: Called with the name of the stage, what is done of it, and its total (0: unknown).
 Progress = Callable[[str, int, int], None]
 
 
 def export(
-    path: Path, output: Path, format_name: str, options: ExportOptions, topics: BagTopics = ARM,
+    path: Path, output: Path, options: ExportOptions, topics: BagTopics = ARM,
     progress: Progress = lambda *_: None,
 ) -> BagSummary:
     """Write a data set; memory does not grow with the bag.
@@ -37,34 +31,26 @@ def export(
     Args:
         path: of the bag, or of a folder of episodes.
         output: a folder that does not exist yet.
-        format_name: one of :data:`FORMATS`.
 
     Raises:
         ValueError: nothing was exported.
     """
-    require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
+    load_pyarrow()  # known to be missing before the bags are read
     bags, tasks, failures = _bags(path, options, topics)
     with new_folder(output) as root:
         found, scans = scan_bags(bags, options, lambda count: progress('reading', count, 0))
         found.tasks = tuple(dict.fromkeys(tasks))
-        writer = FORMATS[format_name](root, found)
+        writer = LeRobotWriter(root, found)
         numbers = itertools.count(1)
 
         def reported(row: Row) -> Row:
             progress('writing', next(numbers), found.rows)
             return row
 
-        try:
-            for bag, scan, task in zip(bags, scans, tasks, strict=True):
-                for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
-                    writer.write(task, (reported(row) for _, row in episode))
-            writer.close()
-        except BaseException:
-            # The first error matters more than one of closing the files.
-            with contextlib.suppress(Exception):
-                writer.abandon()
-            raise
-        rows, episodes = writer.verify()
+        for bag, scan, task in zip(bags, scans, tasks, strict=True):
+            for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                writer.write(task, (reported(row) for _, row in episode))
+        rows, episodes = writer.close()
         if (rows, episodes) != (found.rows, found.episodes):
             raise ValueError(f'{path}: {rows} rows in {episodes} episodes were written instead '
                              f'of {found.rows} in {found.episodes}; did the bag change?')
@@ -104,18 +90,14 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
     for index, (value, placement) in enumerate(zip(images, scan.placements, strict=False)):
         if placement.dropped:
             continue
-        row = Row(value.pixels if isinstance(value, Picture) else None, state[index],
-                  command[index] if found.motors else None,
-                  camera[index] if found.camera else None, int(scan.stamps[index]))
-        for number in range(placement.repeats):
+        for _ in range(placement.repeats):
             assert last is not None
-            again = last.stamp_ns + round((number + 1) * 1e9 / found.fps)
-            # Not beyond the image that follows.
-            yield episode, replace(last, stamp_ns=min(
-                again, row.stamp_ns - placement.repeats + number))
+            yield episode, last
         episode += placement.begins
-        yield episode, row
-        last = row
+        last = Row(value.pixels if isinstance(value, Picture) else None, state[index],
+                   command[index] if found.motors else None,
+                   camera[index] if found.camera else None)
+        yield episode, last
 
 
 def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
