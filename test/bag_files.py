@@ -9,7 +9,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import CaptureScene, MotorCommand
+from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.messages.images import to_compressed_image, to_image
@@ -69,11 +69,6 @@ class BagBuilder:
         self.add('arm/motors_sent', ns, MotorCommand(
             header=Header(stamp=stamp(ns)), sender='/teleop',
             **dict(zip(JOINTS, values, strict=True))), late_ns)
-
-    def scene(self, ns, index, camera):
-        self.add('capture/scene', ns, CaptureScene(
-            header=Header(stamp=stamp(ns)), index=index, split='train', domain='basic',
-            camera_distance=camera[0], camera_elevation=camera[1], camera_azimuth=camera[2]))
 
     def write(self, labels=None):
         return write_bag(self.path, sorted(self.messages, key=lambda each: each[0]), labels)

@@ -10,7 +10,7 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
 from vdl_ros.bags.messages import MessageError, decode, stamp_of
-from vdl_ros.msg import CaptureScene, MotorCommand
+from vdl_ros.msg import MotorCommand
 
 HEADER = Header(frame_id='camera', stamp=Time(sec=3, nanosec=7))
 MESSAGES = {
@@ -20,9 +20,6 @@ MESSAGES = {
         header=HEADER, height=2, width=3, d=[0.1] * 5, k=[float(each) for each in range(9)]),
     'sensor_msgs/msg/JointState': JointState(
         header=HEADER, name=['base', 'elbow'], position=[1.0, -2.0]),
-    'vdl_ros/msg/CaptureScene': CaptureScene(
-        header=HEADER, index=4, seed=5, split='test', domain='random', camera_distance=0.5,
-        camera_elevation=0.6, camera_azimuth=0.7, name=['a', 'bc'], value=[1.5, 2.5]),
     'vdl_ros/msg/MotorCommand': MotorCommand(
         header=HEADER, sender='/teleop', base=1, shoulder=-1, gripper=1, lamp=-1),
 }

@@ -1,7 +1,7 @@
 """Bags of a moving arm, and of captured frames."""
 
 import pytest
-from bag_files import MS, START_NS, BagBuilder, add_scenario, picture
+from bag_files import START_NS, BagBuilder, add_scenario, picture
 
 from vdl_ros.pose.frames import FrameWriter
 
@@ -19,20 +19,12 @@ def teleop(builder):
     return builder.write(), [first, second]
 
 
-@pytest.fixture(params=['data set', 'bag'])
-def captured(request, builder, tmp_path):
-    """Return 12 captured frames, in a bag at uneven times, with the camera of each."""
+@pytest.fixture
+def captured(tmp_path):
+    """Return a data set of 12 captured frames, and the camera of each."""
     cameras = [(0.6 + 0.01 * number, 0.1 * number, -3.0 + 0.5 * number) for number in range(12)]
-    if request.param == 'data set':
-        writer = FrameWriter(tmp_path / 'frames', (32, 48), [], {})
-        for number, camera in enumerate(cameras):
-            writer.write(picture(number), [0.1 * number, -0.2, 0.3, 0.0, 0.1], camera, 1.0, {})
-        writer.close()
-        return tmp_path / 'frames', cameras
+    writer = FrameWriter(tmp_path / 'frames', (32, 48), [], {})
     for number, camera in enumerate(cameras):
-        ns = START_NS + number * number * 700 * MS
-        builder.image(ns, picture(number))
-        builder.joints(ns, [0.1 * number, -0.2, 0.3, 0.0, 0.1], late_ns=1 * MS)
-        builder.scene(ns, number, camera)
-        builder.joints(ns + 1, [9.0] * 5, late_ns=2 * MS)
-    return builder.write(), cameras
+        writer.write(picture(number), [0.1 * number, -0.2, 0.3, 0.0, 0.1], camera, 1.0, {})
+    writer.close()
+    return tmp_path / 'frames', cameras

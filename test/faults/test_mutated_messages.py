@@ -22,7 +22,7 @@ from vdl_ros.bags import messages as bag_messages
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import as_dict, select
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import CaptureScene, MotorCommand
+from vdl_ros.msg import MotorCommand
 from vdl_ros.rl.acting.flow_control import Credit
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.batch import make_batch
@@ -192,8 +192,6 @@ class BagMessages:
                 header=header, height=2, width=3, d=[0.1] * 5),
             'sensor_msgs/msg/JointState': JointState(
                 header=header, name=['base', 'elbow'], position=[1.0, -2.0]),
-            'vdl_ros/msg/CaptureScene': CaptureScene(
-                header=header, split='test', name=['a', 'bc'], value=[1.5, 2.5]),
             'vdl_ros/msg/MotorCommand': MotorCommand(header=header, sender='/teleop', base=1)}
 
     def mutated(self, rng):
@@ -205,8 +203,8 @@ class BagMessages:
         try:
             found = bag_messages.decode(data, kind)
             bag_messages.stamp_of(found)
-            if kind.endswith('CaptureScene'):
-                bag_messages.values_by_name(found.name, found.value)
+            if kind.endswith('JointState'):
+                bag_messages.values_by_name(found.name, found.position)
         except bag_messages.MessageError as error:
             checked([str(error)])
 

@@ -1,19 +1,11 @@
-"""Small data sets and bags of labelled frames, pictures made by numpy, and a small network."""
+"""Small data sets of labelled frames, pictures made by numpy, and a small network."""
 
 import numpy as np
 import pytest
 import torch
-from bag_files import stamp, write_bag
-from sensor_msgs.msg import CameraInfo, JointState
-from std_msgs.msg import Header
 
-from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.frames import FrameWriter
 from vdl_ros.pose.networks import MODELS, POINTS, Raw
-from vdl_ros.ros.messages.images import to_image
-
-TOPICS = ('camera/image_raw', 'camera/camera_info', 'arm/joint_states', 'capture/scene')
 
 
 def labels(index):
@@ -27,22 +19,8 @@ def picture(index, size=(128, 128)):
     return np.random.default_rng([8, index]).integers(0, 256, (*size, 3), np.uint8)
 
 
-def frame(index):
-    """Return the messages of one frame by topic."""
-    camera, joints = labels(index)
-    header = Header(stamp=stamp((index + 1) * 33_000_000))
-    return {
-        'camera/image_raw': to_image(picture(index), header.stamp),
-        'camera/camera_info': CameraInfo(header=header, k=[160.0 if each % 4 == 0 else 0.0
-                                                           for each in range(9)]),
-        'arm/joint_states': JointState(header=header, name=list(JOINTS), position=joints.tolist()),
-        'capture/scene': CaptureScene(
-            header=header, camera_distance=camera[0], camera_elevation=camera[1],
-            camera_azimuth=camera[2], name=['camera_roll'], value=[0.01 * index])}
-
-
 class Data:
-    """Writes data sets and bags."""
+    """Writes data sets."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -57,20 +35,6 @@ class Data:
                          {'camera_roll': 0.01 * index})
         writer.close()
         return self._folder / name
-
-    def write_bag(self, name, frames, *, change=None, topics=TOPICS, **options):
-        """Write a bag of frames that ``change`` may change; None in place of a message: none."""
-        messages = []
-        for index in range(frames):
-            found = frame(index)
-            if change is not None:
-                change(index, found)
-            messages += [((index + 1) * 33_000_000, f'/{topic}', found[topic])
-                         for topic in topics if found[topic] is not None]
-        return write_bag(self._folder / name, messages, **options)
-
-    def file(self, path):
-        return path / f'{path.name}_0.mcap'
 
 
 @pytest.fixture

@@ -15,18 +15,6 @@ from rosbags.typesys.store import Typestore
 
 #: As in ``msg/``, which is not installed where there is no ROS.
 _DEFINITIONS = {
-    'vdl_ros/msg/CaptureScene': """
-        std_msgs/Header header
-        uint64 index
-        uint64 seed
-        string split
-        string domain
-        float64 camera_distance
-        float64 camera_elevation
-        float64 camera_azimuth
-        string[] name
-        float64[] value
-        """,
     'vdl_ros/msg/Observation': """
         std_msgs/Header header
         string actor_id

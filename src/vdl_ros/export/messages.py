@@ -33,6 +33,8 @@ from vdl_ros.robots.contract import (
 # Times of captured frames only number them.
 _FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
 _JOINT_STATES = 'arm/joint_states'
+#: Where the camera of a captured frame was, beside the topics.
+CAMERA = 'camera'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
 
@@ -89,7 +91,7 @@ def _motors(message: Any) -> tuple[float, ...]:
 #: The OWI-535 with its camera and all its motors, and captured frames.
 ARM = BagTopics(
     {'camera/image_raw': IMAGE, 'arm/joint_states': 'sensor_msgs/msg/JointState',
-     'arm/motors_sent': 'vdl_ros/msg/MotorCommand', 'capture/scene': 'vdl_ros/msg/CaptureScene'},
+     'arm/motors_sent': 'vdl_ros/msg/MotorCommand'},
     {'arm/joint_states': _joints}, 'arm/motors_sent', _motors, 'camera/image_raw', JOINTS,
     tuple(ActionPart(name=name, field=name, unit='', levels=(-1.0, 0.0, 1.0)) for name in JOINTS),
     'owi535')
@@ -207,10 +209,8 @@ class ArmBag:
             value = _picture(message, pixels)
         elif topic in topics.states:
             value = topics.states[topic](message)
-        elif topic == topics.command:
-            value = topics.read_command(message)
         else:
-            value = message.camera_distance, message.camera_elevation, message.camera_azimuth
+            value = topics.read_command(message)
         return Entry(topic, stamp_of(message) if topics.by_stamp else logged_ns, logged_ns, value)
 
     def _topic(self, name: str, kind: str, names: dict[str, str]) -> str:
@@ -243,7 +243,7 @@ class CapturedFrames(ArmBag):
             ns = _FIRST_NS + index * _PERIOD_NS
             state = SimpleNamespace(name=list(JOINTS), position=frames.joints[index])
             values: dict[str, Value] = {
-                'capture/scene': tuple(frames.camera[index].tolist()),
+                CAMERA: tuple(frames.camera[index].tolist()),
                 **{name: read(state) for name, read in topics.states.items()
                    if name == _JOINT_STATES}}
             if topics.has_camera:

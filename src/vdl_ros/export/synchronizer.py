@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.export.lerobot import MAX_EPISODE_S, Layout
-from vdl_ros.export.messages import ArmBag, Entry, Picture
+from vdl_ros.export.messages import CAMERA, ArmBag, Entry, Picture
 from vdl_ros.robots.contract import ActionPart
 from vdl_ros.robots.takeover import executed_values
 
@@ -129,7 +129,7 @@ _NEAR_NS = 2_000_000_000
 # Joint states older than this are not used for an image.
 _STALE_NS = 500_000_000
 _DEFAULT_RATE = 30
-_WITHOUT_SCENE = 'without a capture/scene of their stamp'
+_WITHOUT_CAMERA = 'without the pose of the camera'
 
 
 class _Series:
@@ -247,14 +247,14 @@ def scan_bags(
     found = BagSummary(robot=topics.robot)
     scans = [_scan(bag, found, seen, progress) for bag in bags]
     found.motors = topics.motors if topics.command in seen else ()
-    found.camera = 'capture/scene' in seen
+    found.camera = CAMERA in seen
     has_state = [np.isfinite(scan.state) for scan in scans]
     columns = np.any([each.any(axis=0) for each in has_state], axis=0)
     found.joints = tuple(itertools.compress(topics.names, columns))
     # Why images cannot become rows, '' if they can.
     reasons: list[NDArray[np.str_]] = [np.where(
         known[:, columns].all(1),
-        np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_SCENE, ''),
+        np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_CAMERA, ''),
         _without(known[:, columns], found.joints))
         for scan, known in zip(scans, has_state, strict=True)]
     found.measured = mean_rate(np.concatenate(

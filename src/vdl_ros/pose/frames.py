@@ -46,10 +46,6 @@ class FramesInfo(msgspec.Struct):
     width: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     look: list[str]
     origin: dict[str, Any]
-    left_out: dict[str, int] = {}
-
-    def write(self, folder: Path) -> None:
-        write_text(folder / INFO, msgspec.json.format(msgspec.json.encode(self)).decode() + '\n')
 
 
 def read_info(folder: Path) -> FramesInfo:
@@ -82,7 +78,6 @@ class Frames:
         focal: focal length in heights of the image, float64 [frames].
         look: what was randomised, float64 [frames, names], NaN where it was not.
         names: of the columns of ``look``.
-        left_out: number of frames or messages of a bag that could not be used, by reason.
 
     Raises:
         ValueError: a file is missing, damaged, or of another version.
@@ -96,7 +91,7 @@ class Frames:
 
     def __init__(self, folder: Path) -> None:
         info = read_info(folder)
-        self.names, self.left_out = info.look, info.left_out
+        self.names = info.look
         arrays = {name: _array(folder / f'{name}.npy', *each) for name, each in _layout(
             info.height, info.width, len(self.names)).items()}
         self._count = min(map(len, arrays.values()))
@@ -146,7 +141,8 @@ class FrameWriter:
             self._lock = lock_folder(new)
             for name, (kind, row) in self._layout.items():
                 (new / f'{name}.npy').write_bytes(_header(kind, (0, *row)))
-            info.write(new)
+            text = msgspec.json.format(msgspec.json.encode(info)).decode()
+            write_text(new / INFO, f'{text}\n')
             new.rename(folder)
         self._files = {name: (folder / f'{name}.npy').open('r+b') for name in self._layout}
         for name, (kind, row) in self._layout.items():

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         description='Evaluate a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
     add('--data', type=Path, nargs='+', required=True, metavar='FOLDER',
-        help='captured data sets or bags, a row of the table each; a bag is converted once')
+        help='captured data sets, a row of the table each')
     add('--model', type=Path, metavar='FILE',
         help='model file or folder of a run [the model in this package]')
     add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')

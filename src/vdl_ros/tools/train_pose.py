@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         description='Train a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
     add('--data', type=Path, nargs='+', required=True, metavar='FOLDER',
-        help='captured data sets, bags, or folders of them; a bag is converted once')
+        help='captured data sets, or folders of them')
     add('--output', type=Path, required=True, metavar='FOLDER',
         help='folder of the run: checkpoint.pt, model.pt, progress.csv, curve.png, TensorBoard '
         'events')

@@ -1,10 +1,9 @@
-"""Data sets of frames: random access, continuing, damage; and bags that are converted."""
+"""Data sets of frames: random access, continuing, damage; and how frames are drawn."""
 
 import json
 
 import numpy as np
 import pytest
-from rclpy.serialization import serialize_message
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.pose.dataset import PoseDataset
@@ -21,9 +20,9 @@ def check(data, data_sets, row, index):
     assert data.focal[row] == 160.0 / 128
 
 
-def test_every_frame_of_data_sets_and_bags_can_be_read_in_any_order(data_sets, tmp_path):
+def test_every_frame_of_data_sets_can_be_read_in_any_order(data_sets, tmp_path):
     data_sets.write('all/one', 30)
-    data_sets.write_bag('all/two', 12, compression='zstd')
+    data_sets.write('all/two', 12)
     data = PoseDataset([tmp_path / 'all'])
     assert data.report() == '42 frames of 2 data set(s)'
     for row in np.random.default_rng(0).permutation(42).tolist():
@@ -89,95 +88,9 @@ def test_damaged_data_sets_are_errors_of_one_line(data_sets, tmp_path):
     for folder, reason in ((data_sets.write('none', 0), 'no frame is there'),
                            (data_sets.write('small', 3, size=(64, 64)),
                             'images of 64x64 instead of 128x128 pixels'),
-                           (tmp_path / 'nowhere', 'no data set and no bag is there')):
+                           (tmp_path / 'nowhere', 'no data set is there')):
         with pytest.raises(ValueError, match=reason):
             PoseDataset([folder])
-
-
-def test_a_bag_is_converted_once_and_again_when_it_changes(data_sets):
-    late = {}
-
-    def one_late(index, messages):
-        # Joints come one frame later than the picture they belong to.
-        late[index] = messages['arm/joint_states']
-        messages['arm/joint_states'] = late.get(index - 1)
-
-    bag = data_sets.write_bag('late', 60, change=one_late)
-    data = PoseDataset([bag])
-    assert len(data) == 59
-    assert data.left_out == {'picture without arm/joint_states': 1}
-    check(data, data_sets, 4, 4)
-    made = (bag / 'frames/images.npy').stat().st_mtime_ns
-    assert PoseDataset([bag]).report() == data.report()
-    assert (bag / 'frames/images.npy').stat().st_mtime_ns == made
-    file = data_sets.file(bag)
-    file.write_bytes(file.read_bytes()[:-1_500_000])
-    shorter = PoseDataset([bag])
-    assert 0 < len(shorter) < 59
-    assert any('cut off or damaged after' in each for each in shorter.left_out)
-    assert len(PoseDataset([file])) == len(shorter)
-
-
-def test_malformed_messages_of_a_bag_are_left_out_and_counted_by_reason(data_sets):
-    def breaking(index, messages):
-        image, info, states, scene = messages.values()
-        if index == 1:
-            messages['camera/image_raw'] = 'sensor_msgs/msg/Image', serialize_message(image)[:-100]
-        elif index == 2:
-            image.encoding = 'bgr8'
-        elif index == 3:
-            image.height, image.width = 64, 64
-        elif index == 4:
-            states.name[2] = 'knee'
-        elif index == 5:
-            states.position.pop()
-        elif index == 6:
-            scene.camera_azimuth = float('inf')
-        elif index == 7:
-            info.k[4] = 0.0
-
-    data = PoseDataset([data_sets.write_bag('broken', 10, change=breaking)])
-    assert len(data) == 3
-    check(data, data_sets, 1, 8)
-    assert data.left_out == {
-        'camera/image_raw: truncated or malformed': 1,
-        "camera/image_raw: encoding 'bgr8' instead of rgb8": 1,
-        'camera/image_raw: 64x64 instead of 128x128 pixels': 1,
-        'arm/joint_states: no position of elbow': 1,
-        'arm/joint_states: names and values differ in number': 1,
-        'capture/scene: no camera': 1, 'camera/camera_info: no focal length': 1,
-        'picture without camera/camera_info': 1, 'picture without capture/scene': 1,
-        'picture without arm/joint_states': 2}
-    assert '2 x picture without arm/joint_states' in data.report()
-
-
-def test_bags_without_usable_frames_are_errors_of_one_line(data_sets, tmp_path):
-    def other_encoding(_, messages):
-        messages['camera/image_raw'].encoding = 'mono8'
-
-    text = tmp_path / 'text.mcap'
-    text.write_text('no bag at all')
-    cut = data_sets.write_bag('cut', 2)
-    data_sets.file(cut).write_bytes(data_sets.file(cut).read_bytes()[:3000])
-    no_labels = ['camera/image_raw', 'camera/camera_info', 'arm/joint_states']
-
-    def other_type(_, messages):
-        messages['camera/camera_info'] = messages['arm/joint_states']
-
-    for path, reason in (
-            (text, 'not an MCAP file'), (cut, 'no whole message is in it'),
-            (data_sets.write_bag('none', 0), 'no topic'),
-            (data_sets.write_bag('grey', 3, change=other_encoding), "encoding 'mono8'"),
-            (data_sets.write_bag('blind', 3, topics=no_labels),
-             'no topic capture/scene; a bag with labels has camera/image_raw, '),
-            (data_sets.write_bag('types', 3, change=other_type),
-             'not sensor_msgs/msg/CameraInfo')):
-        with pytest.raises(ValueError) as raised:
-            PoseDataset([path])
-        assert reason in str(raised.value)
-        assert str(path) in str(raised.value)
-        assert '\n' not in str(raised.value)
-        assert not list(path.glob('*frames*'))
 
 
 GEOMETRY = load()
