@@ -31,6 +31,7 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
     stamp = Stamp(root / 'install' / '.stamp', fingerprint(
         [str(root), environment.distribution, str(python), *names, *definitions, *generated]))
     if not stamp.fresh or force:
+        _remove_other_messages(root)
         run('workspace', [
             python, '-m', 'colcon', 'build', '--symlink-install', '--base-paths',
             checkout, *([interfaces] if generated else []),
@@ -41,6 +42,15 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
         ], environment.prefix / 'log' / 'colcon.log', env=environment.variables(), cwd=root)
         remove_dead_links(root / 'install')
         stamp.set()
+
+
+def _remove_other_messages(root: Path) -> None:
+    """Remove a build with a message or service that is gone: what is generated still needs it."""
+    for kind in ('msg', 'srv'):
+        built = (root / 'install' / 'vdl_ros' / 'share' / 'vdl_ros' / kind).glob(f'*.{kind}')
+        if any(not (root / kind / each.name).is_file() for each in built):
+            for folder in ('build', 'install'):
+                shutil.rmtree(root / folder / 'vdl_ros')
 
 
 def remove_dead_links(folder: Path) -> None:
