@@ -140,7 +140,7 @@ class Soak:
             train = self._launch('ros2', 'launch', 'vdl_ros', *TRAINING, f'run_dir:={self.run}')
             train.wait_for(lambda: self.run.steps and len(train.nodes('actor')) == 2, 'steps')
         if 'arm' in self._parts:
-            arm = self._launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'port:=0')
+            arm = self._launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view_port:=0')
             address = arm.wait_for(
                 lambda: re.search(r'view: (http://\S+)', arm.output), 'the address of the view')
             self._show(address[1])

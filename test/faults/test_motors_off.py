@@ -56,7 +56,7 @@ class Viewer(Person):
     """A view whose page holds a button."""
 
     def __init__(self, rig):
-        self.launched = rig.start('viewer', 'port:=0')
+        self.launched = rig.start('viewer', 'view_port:=0')
         found = self.launched.wait_for(
             lambda: re.search(r'view: (http://\S+)', self.launched.output), 'the address')
         self._page = page_client.PageClient(found[1])

@@ -28,7 +28,8 @@ class View:
 
     def __init__(self, launch, peer):
         self.peer = peer
-        self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
+        self.process = launch(
+            'ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'view_port:=0')
         self._stops = peer.listen('arm/emergency_stop')
         peer.talk('robot_description').publish(String(data=expand()))
         self.url = self.process.wait_for(lambda: re.search(

@@ -35,7 +35,7 @@ VICTIMS = {
     'camera': {'camera': 'sim'}, 'viewer': {'view': 'true'}, 'recorder': {'record': 'bag'},
     # The launch itself, with all of them.
     'launch': {'controller': 'true', 'camera': 'sim', 'view': 'true', 'record': 'bag'}}
-LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'port': '0',
+LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'view_port': '0',
          'black_box': 'none'}
 # What each node says once it is at work.
 AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'camera': 'waiting for'}
@@ -48,7 +48,7 @@ def nanoseconds(message):
 def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
         launch, peer, tmp_path):
     lengths = {'forearm_length': '0.2', 'hand_length': '0.13'}
-    process = launch.file('arm', 'port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}',
+    process = launch.file('arm', 'view_port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}',
                           'camera_distance:=1.1', 'xacro_args:=' + ' '.join(
                               f'{name}={value}' for name, value in lengths.items()))
     states, images, infos, status, sent, frames, description = map(peer.listen, (

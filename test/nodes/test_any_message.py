@@ -26,7 +26,8 @@ from vdl_ros.ros.base_node import BaseNode
 
 PLACE = 0.1, 0.1, 0.2
 NODES = {
-    'viewer': (ViewerNode, 'port:=0'), 'training_viewer': (TrainingViewerNode, 'view_port:=0'),
+    'viewer': (ViewerNode, 'view_port:=0'),
+    'training_viewer': (TrainingViewerNode, 'view_port:=0'),
     'arm_controller': (ArmControllerNode,), 'sim_arm': (SimArmNode,),
     'robot_state': (RobotStateNode,), 'topic_stats': (TopicStatsNode,),
     'go_to': (lambda: GoToNode(PLACE),),

@@ -88,7 +88,7 @@ def shared_browser(tmp_path_factory):
 @pytest.fixture
 def view(node_here, peer):
     """Return a viewer."""
-    return View(peer, node_here(viewer.ViewerNode, 'port:=0'))
+    return View(peer, node_here(viewer.ViewerNode, 'view_port:=0'))
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_a_button_moves_its_motor_while_it_is_held_and_a_dead_browser_releases_i
 
 
 def test_a_viewer_that_stands_still_publishes_no_target_and_one_that_ends_no_motor(launch, peer):
-    process = launch.node('viewer', 'port:=0')
+    process = launch.node('viewer', 'view_port:=0')
     view = View(peer, process)
     targets, alive = map(peer.listen, ('arm/target', 'arm/viewer_alive'))
     status = peer.talk('arm/target_status')
@@ -426,8 +426,8 @@ def test_images_are_shown_and_invalid_ones_refused(view, peer):
 def test_used_port_is_refused_and_public_address_gives_a_warning(refused, node_here):
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
-        assert refused(viewer.main, f'port:={port}') == (
-            f'viewer: view: 127.0.0.1:{port} cannot be used: Address already in use; port:=0 '
+        assert refused(viewer.main, f'view_port:={port}') == (
+            f'viewer: view: 127.0.0.1:{port} cannot be used: Address already in use; view_port:=0 '
             'selects a free port')
-    running = node_here(viewer.ViewerNode, 'port:=0', 'host:=0.0.0.0')
+    running = node_here(viewer.ViewerNode, 'view_port:=0', 'view_host:=0.0.0.0')
     assert 'everyone who can reach this address can move' in running.output

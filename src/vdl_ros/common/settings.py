@@ -17,7 +17,7 @@ from vdl_ros.common.quoting import quoted
 T = TypeVar('T')
 Scalar = bool | int | float | str
 #: Names of earlier versions, which are accepted wherever a user or a saved run names a setting.
-OLD_NAMES = {'max_policy_lag': 'max_in_flight'}
+OLD_NAMES = {'max_policy_lag': 'max_in_flight', 'host': 'view_host', 'port': 'view_port'}
 
 
 # What a user may type for true and false.

@@ -41,7 +41,7 @@ class TrainingViewerNode(BaseNode):
         super().__init__()
         config = self.settings(TrainingViewerConfig)
         self._server = serve(config.view_host, config.view_port, self.get_logger().warning,
-                             prefix='view_', allows='watch')
+                             allows='watch')
         self._page = TrainingPage(self._server.viser)
         self._status = TrainingStatus()
         self._namespace = self.get_fully_qualified_name().rpartition('/')[0]

@@ -109,7 +109,7 @@ class ViewerNode(BaseNode):
     def __init__(self) -> None:
         super().__init__()
         config = self.settings(ViewConfig)
-        self._server = serve(config.host, config.port, self.get_logger().warning)
+        self._server = serve(config.view_host, config.view_port, self.get_logger().warning)
         self._stops = self.pub('arm/emergency_stop')
         self._scene = panel.ArmScene(self._server.viser)
         self._panel = panel.Panel(self._server.viser, self._request_stop, self._seen_stop)

@@ -249,10 +249,10 @@ class TrainingViewerConfig:
 class ViewConfig:
     """The node ``viewer``."""
 
-    host: str = setting(
+    view_host: str = setting(
         '127.0.0.1', 'Address of the view. Who reaches it can move the arm with the token that '
         'is printed.')
-    port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+    view_port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
     view_rate: float = setting(
         20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
     picture_rate: float = setting(

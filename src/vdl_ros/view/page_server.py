@@ -235,15 +235,13 @@ class LoopMonitor:
 
 
 def serve(
-    host: str, port: int, warn: Callable[[str], None], *, prefix: str = '',
-    allows: str = 'move the arm',
+    host: str, port: int, warn: Callable[[str], None], *, allows: str = 'move the arm',
 ) -> PageServer:
     """Return a server at that address; OSError: it is in use, or none of this machine.
 
     Args:
         port: 0 selects a free one.
         warn: called, in a thread of the server, with a line for each different refusal.
-        prefix: of the settings for ``host`` and ``port``.
         allows: what the page allows.
     """
     # Otherwise viser would silently use the next free port.
@@ -254,7 +252,7 @@ def serve(
             trial.bind((host, port))
     except OSError as error:
         raise OSError(f'view: {host}:{port} cannot be used: {error.strerror}; '
-                      f'{prefix}port:=0 selects a free port') from error
+                      f'view_port:=0 selects a free port') from error
     access = Access(host)
     # Suppress the banner.
     with contextlib.redirect_stdout(io.StringIO()), _checked(access, warn) as monitors:
@@ -264,7 +262,7 @@ def serve(
         raise RuntimeError(f'viser {viser.__version__}: the view cannot be protected, this '
                            'version starts its server in another way')
     if not access.is_local:
-        warn(f'{prefix}host {host}: everyone who can reach this address can {allows} with its '
+        warn(f'view_host {host}: everyone who can reach this address can {allows} with its '
              'token, which is sent without encryption')
     return PageServer(server, access.url(server.get_port()), monitors[-1].answers)
 

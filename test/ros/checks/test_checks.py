@@ -113,7 +113,7 @@ CASES = [
       for listening, status, words in (
         ([('viewer', '127.0.0.1', 8080), ('learner', '::1', 29400)], 'ok', 'no TCP port'),
         ([('viewer', '0.0.0.0', 8080)], 'warn',
-         'viewer at 0.0.0.0 port 8080 start the viewer with host:=127.0.0.1, or block'),
+         'viewer at 0.0.0.0 port 8080 start the viewer with view_host:=127.0.0.1, or block'),
         ([('learner', '10.0.0.5', 29400)], 'warn', 'set group_address'),
         ([('actor', '::', 5)], 'warn', 'actor at :: port 5 close it'))),
 ]

@@ -164,7 +164,7 @@ def check_shared_memory(system: System) -> Finding:
 
 
 _PORT_ADVICE = {
-    'viewer': 'start the viewer with host:=127.0.0.1',
+    'viewer': 'start the viewer with view_host:=127.0.0.1',
     'training_viewer': 'start the training with view_host:=127.0.0.1',
     'learner': 'set group_address to an address that only the learners reach',
 }
