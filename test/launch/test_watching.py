@@ -24,7 +24,7 @@ def curve(browser):
 
 def frame(browser):
     """Return the middle of the scene, where the policy acts."""
-    return browser.screenshot()[200:600, 100:700].astype(int)
+    return browser.screenshot()[200:600, 340:860].astype(int)
 
 
 def figures(browser, label):

@@ -11,7 +11,13 @@ import pytest
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.view.panel import DraggedTarget
 from vdl_ros.view.state_text import ArmStatus, state_text
-from vdl_ros.view.training_page import Curve, TrainingStatus, losses_text, training_text
+from vdl_ros.view.training_page import (
+    Curve,
+    TrainingStatus,
+    losses_text,
+    settings_text,
+    training_text,
+)
 
 UNKNOWN = np.full(5, math.nan)
 
@@ -92,6 +98,7 @@ def test_figures_of_a_training_are_shown():
         'trajectories); no core is free: try a GPU, or num_learners:=2 with another host')
     text = training_text(found, 11.0)
     for line in ('**CartPole-v1 · impala**', '| agent steps | 1,234 of 3,000,000 |',
+                 '| watched for | 0:00:01 |', '| time left, about | 0:03:17 |',
                  '| steps per second | 15,256 |', '| return | 9.50 |', '| success | 50% |',
                  '| reaction time: p50 ms | 41.5 |', "| a person's steps | 25% |"):
         assert line in text
@@ -99,7 +106,10 @@ def test_figures_of_a_training_are_shown():
     assert 'with another host.' in text, 'not cut'
     assert 'loss' not in text
     assert losses_text(found).splitlines()[2:] == ['| policy loss | -0.01235 |']
-    assert losses_text(TrainingStatus()) == ''
+    assert losses_text(TrainingStatus()) == settings_text(TrainingStatus()) == ''
+    found.settings = {'seed': 3, 'init': '', 'run_dir': '[x](y)'}
+    assert settings_text(found).splitlines()[2:] == [
+        '| run dir | \\[x\\]\\(y\\) |', '| seed | 3 |']
     assert 'thing' not in text
     assert 'silent' not in text
     assert 'silent for 9 s' in training_text(found, 19.0)
@@ -133,6 +143,7 @@ def test_a_restarted_learner_replaces_what_it_learns_again():
     x, y = found.curves['charts/SPS'].arrays()
     assert x.tolist() == [1234, 2000, 2500, 2600]
     assert y.tolist() == [1, 2, 9, 8]
+    assert found.times['charts/SPS'].arrays()[0].tolist() == [0.0, 2.0 / 60.0]
     # Values before the first steps are in no curve.
     found = TrainingStatus()
     found.add('charts/SPS', 1.0, now=0.0)

@@ -65,6 +65,7 @@ class TrainingViewerNode(BaseNode):
         train = select(TrainConfig, config)
         self._status.env_id = shown(select(EnvConfig, config).env_id)
         self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
+        self._status.settings = config
         self.destroy_subscription(self._policies)
         self._policies = None
 

@@ -322,7 +322,10 @@ class Panel:
         self._stop = gui.add_button('EMERGENCY STOP', color='red', hint='All motors off, at once')
         self._release = gui.add_button('Release the emergency stop', disabled=True, color='gray')
         self._state = gui.add_markdown('waiting for the arm')
-        self._image_folder = gui.add_folder('Camera')
+        gui.main_panel.dock_right()
+        self._camera: Any = gui.add_panel(visible=False)
+        self._camera.float(x=15, y=15, width=300)
+        self._camera_tab = self._camera.add_tab('Camera')
         self._image: Any = None
         self._motors_folder = gui.add_folder('Motors: hold a button')
         with self._motors_folder:
@@ -373,7 +376,8 @@ class Panel:
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
         if self._image is None:
-            with self._image_folder:
+            self._camera.visible = True
+            with self._camera_tab:
                 self._image = self._server.gui.add_image(pixels, format='jpeg', jpeg_quality=80)
         else:
             self._image.image = pixels

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from vdl_ros.view.state_text import plain
 
-#: Title of each curve by tag, in the order of the page.
+#: Title and unit of each curve by tag, in the order of the page.
 CURVES = {
-    'charts/episodic_return': 'return, mean of the last 100 episodes',
-    'charts/success_rate': 'success rate',
-    'takeovers/success_alone': 'success without help',
-    'takeovers/share': "share of a person's steps",
-    'charts/SPS': 'steps per second',
-    'losses/loss': 'loss',
-    'losses/entropy': 'entropy',
+    'charts/episodic_return': ('return, mean of the last 100 episodes', ''),
+    'charts/success_rate': ('success', 'share'),
+    'takeovers/success_alone': ('success without help', 'share'),
+    'takeovers/share': ("a person's steps", 'share'),
+    'charts/SPS': ('speed', 'agent steps/s'),
+    'losses/loss': ('loss', ''),
+    'losses/entropy': ('entropy', 'nats'),
 }
 # Age of values from which on the training counts as silent, s.
 _SILENT_S = 5.0
@@ -76,8 +76,10 @@ class TrainingStatus:
     Attributes:
         steps: learned from so far.
         values: scalars by tag.
-        curves: those of :data:`CURVES` that have points.
-        updated_at: time of the newest scalar, s, monotonic.
+        curves, times: those of :data:`CURVES` that have points, against agent steps and against
+            minutes since the first one here.
+        settings: of the training, by name.
+        began_at, updated_at: time of the first and the newest scalar, s, monotonic.
     """
 
     env_id: str = ''
@@ -86,6 +88,9 @@ class TrainingStatus:
     steps: float = math.nan
     values: dict[str, float] = dataclasses.field(default_factory=dict)
     curves: dict[str, Curve] = dataclasses.field(default_factory=dict)
+    times: dict[str, Curve] = dataclasses.field(default_factory=dict)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    began_at: float = math.nan
     updated_at: float = -math.inf
     bottleneck: str = ''
     warning: str = ''
@@ -94,6 +99,8 @@ class TrainingStatus:
     def add(self, tag: str, value: float, now: float) -> None:
         """Add a scalar; 'agent_steps' comes before those of the same steps."""
         self.updated_at = now
+        if math.isnan(self.began_at):
+            self.began_at = now
         if tag == 'agent_steps':
             self.steps = value
             return
@@ -101,6 +108,14 @@ class TrainingStatus:
             self.values[tag] = value
         if tag in CURVES and not math.isnan(self.steps):
             self.curves.setdefault(tag, Curve()).add(self.steps, value)
+            self.times.setdefault(tag, Curve()).add((now - self.began_at) / 60.0, value)
+
+    @property
+    def left(self) -> float:
+        """The time that the steps to come take, s; NaN: unknown."""
+        rate = self.values.get('charts/SPS', 0.0)
+        steps = self.total_steps - self.steps
+        return steps / rate if rate > 0.0 and self.total_steps else math.nan
 
 
 def training_text(status: TrainingStatus, now: float) -> str:
@@ -118,11 +133,19 @@ def training_text(status: TrainingStatus, now: float) -> str:
     if status.without_images:
         paragraphs.append(f'No images of the policy: {plain(status.without_images, _MAX_LENGTH)}.')
     total = f' of {status.total_steps:,}' if status.total_steps else ''
-    rows = [('agent steps', f'{status.steps:,.0f}{total}')]
+    rows = [('agent steps', f'{status.steps:,.0f}{total}'),
+            ('watched for', _duration(now - status.began_at))]
+    rows += [('time left, about', _duration(status.left))] if status.left > 0.0 else []
     rows += [(label, format(status.values[tag], form)) for tag, label, form in _ROWS
              if tag in status.values]
     rows += _by_name(status, _REACTION)
     return '\n\n'.join([*paragraphs, _table(rows)])
+
+
+def settings_text(status: TrainingStatus) -> str:
+    rows = [(plain(name.replace('_', ' ')), plain(str(value)))
+            for name, value in sorted(status.settings.items()) if value != '']
+    return _table(rows) if rows else ''
 
 
 def losses_text(status: TrainingStatus) -> str:
@@ -135,13 +158,19 @@ def _by_name(status: TrainingStatus, beginning: str) -> list[tuple[str, str]]:
             for tag in sorted(status.values) if tag.startswith(beginning)]
 
 
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f'{minutes // 60}:{minutes % 60:02}:{rest:02}'
+
+
 def _table(rows: list[tuple[str, str]]) -> str:
     return '\n'.join(['| | |', '|:--|--:|', *(f'| {name} | {value} |' for name, value in rows)])
 
 
-# Height of the image in the scene, of a curve in the panel in pixels.
+# Height of the image in the scene; of a curve, and width of the panels beside it, in pixels.
 _IMAGE_HEIGHT = 2.0
-_CURVE_HEIGHT = 170
+_CURVE_HEIGHT = 155
+_TEXT_WIDTH, _CURVES_WIDTH = 320, 400
 # An image's y axis points down.
 _UPRIGHT = (0.0, 1.0, 0.0, 0.0)
 _LINE = '#1f6feb'
@@ -152,19 +181,27 @@ class TrainingPage:
 
     def __init__(self, server: viser.ViserServer) -> None:
         self._server = server
-        server.gui.set_panel_label('Training')
-        server.gui.configure_theme(
-            control_width='large', brand_color=(35, 94, 190), show_logo=False,
-            show_share_button=False)
+        gui = server.gui
+        gui.set_panel_label('Training')
+        gui.configure_theme(
+            brand_color=(35, 94, 190), show_logo=False, show_share_button=False)
+        gui.main_panel.dock_left()
+        gui.main_panel.set_width(_TEXT_WIDTH)
+        panel = gui.add_panel()
+        panel.dock_right()
+        panel.set_width(_CURVES_WIDTH)
+        self._tabs = [(panel.add_tab(f'by {name}'), name) for name in ('agent steps', 'minutes')]
         scene = server.scene
         scene.set_up_direction('+y')
         scene.world_axes.visible = False
-        # The panel covers the right of the page.
-        server.initial_camera.position = (0.4, 0.0, 2.0)
-        server.initial_camera.look_at = (0.4, 0.0, 0.0)
-        self._text: Any = server.gui.add_markdown('Waiting for the training.', order=0.0)
-        self._losses: Any = server.gui.add_markdown('', order=100.0)
-        self._curves: dict[str, Any] = {}
+        server.initial_camera.position = (0.0, 0.0, 2.0)
+        server.initial_camera.look_at = (0.0, 0.0, 0.0)
+        self._progress: Any = gui.add_progress_bar(0.0, visible=False)
+        self._text: Any = gui.add_markdown('Waiting for the training.')
+        self._losses: Any = gui.add_markdown('')
+        with gui.add_folder('Settings', expand_by_default=False):
+            self._settings: Any = gui.add_markdown('')
+        self._curves: dict[tuple[str, str], Any] = {}
         self._image: Any = None
         self._shape: tuple[int, ...] = ()
 
@@ -174,19 +211,27 @@ class TrainingPage:
 
     def show(self, status: TrainingStatus, now: float) -> None:
         self._text.content, self._losses.content = training_text(status, now), losses_text(status)
-        for order, tag in enumerate(CURVES):
-            if tag in status.curves:
-                self._show_curve(tag, order, status.curves[tag])
+        self._settings.content = settings_text(status)
+        if status.total_steps and not math.isnan(status.steps):
+            self._progress.value = min(100.0, 100.0 * status.steps / status.total_steps)
+            self._progress.visible = True
+        for (tab, name), curves in zip(self._tabs, (status.curves, status.times), strict=True):
+            with tab:
+                for order, tag in enumerate(CURVES):
+                    if tag in curves:
+                        self._show_curve(tag, name, order, curves[tag])
 
-    def _show_curve(self, tag: str, order: int, curve: Curve) -> None:
-        data = curve.arrays()
-        if tag not in self._curves:
-            self._curves[tag] = self._server.gui.add_uplot(
-                data, ({'label': 'agent steps'}, {'label': tag, 'stroke': _LINE, 'width': 2}),
-                title=CURVES[tag], height=_CURVE_HEIGHT, legend={'show': False},
-                scales={'x': {'time': False}}, order=10.0 + order)
-        elif not all(map(np.array_equal, data, self._curves[tag].data)):
-            self._curves[tag].data = data
+    def _show_curve(self, tag: str, axis: str, order: int, curve: Curve) -> None:
+        data, shown, (title, unit) = curve.arrays(), self._curves.get((tag, axis)), CURVES[tag]
+        if shown is None:
+            self._curves[tag, axis] = self._server.gui.add_uplot(
+                data, ({'label': axis}, {'label': tag, 'stroke': _LINE, 'width': 2}),
+                title=title, height=_CURVE_HEIGHT, legend={'show': False},
+                axes=({'label': axis, 'labelSize': 18, 'size': 30},
+                      {'label': unit or ' ', 'labelSize': 18, 'size': 58}),
+                scales={'x': {'time': False}}, order=float(order))
+        elif not all(map(np.array_equal, data, shown.data)):
+            shown.data = data
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
         if pixels.shape == self._shape:
