@@ -133,7 +133,8 @@ class CheckedVectorEnv(Wrapper):
         is_foreign: bool = False,
     ) -> None:
         super().__init__(env)
-        self._copies, self._is_foreign, self._name = copies, is_foreign, _named(env)
+        # Until it is made, which is a call already.
+        self._copies, self._is_foreign, self._name = copies, False, _named(env)
         self._failed = ''
         mode = env.metadata.get('autoreset_mode')
         if mode is not self.MODE:
@@ -163,6 +164,7 @@ class CheckedVectorEnv(Wrapper):
         self._shape = (self.num_envs, *self._observations.space.shape)
         self._seeds = seeds
         self._first_seed: int | None = seed
+        self._is_foreign = is_foreign
 
     @property
     def observation_columns(self) -> list[Column]:
@@ -193,9 +195,7 @@ class CheckedVectorEnv(Wrapper):
     def call(self, name: str, function: Callable[[], T]) -> T:
         """Return what ``function`` returns; errors are those of the environment's ``name``()."""
         try:
-            if not self._is_foreign:
-                return function()
-            with ForeignCall(self._name, f'in {name}()', often=name == 'step'):
+            with self._foreign(name):
                 return function()
         except EnvStopped:
             raise
@@ -211,15 +211,21 @@ class CheckedVectorEnv(Wrapper):
             self._failed = str(found)
             raise found from error
 
+    def _foreign(self, name: str) -> contextlib.AbstractContextManager[None]:
+        if not self._is_foreign:
+            return contextlib.nullcontext()
+        return ForeignCall(
+            self._name, f'in {name}()', often=name == 'step', silent=name == 'close')
+
     def close(self, **kwargs: Any) -> None:
         try:
             # Whoever hears of the failure prints it after this, which may never end.
             with closing(f'{self._failed}; close()' if self._failed
-                         else str(failure(self.env, 'close()'))):
+                         else f'{self._name}: close()'), self._foreign('close'):
                 super().close(**kwargs)
         except foreign_errors() as error:
             # What follows still has to be closed.
-            say(str(failure(self.env, f'close(): {cause(error)}')))
+            say(f'{self._name}: close(): {cause(error)}')
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._actions.convert(self._checked(actions))
