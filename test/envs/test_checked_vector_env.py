@@ -230,6 +230,9 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
              'terminated of step(): array([False]) is not allowed: True or False'),
             (WIDE, of(ends='no'), "terminated of step(): 'no' is not allowed: True or False"),
             (WIDE, of(info=[]), 'info of step(): [] is not allowed: a dictionary'),
+            *((WIDE, of(info={'is_success': value}),
+               f"info['is_success']: {value} is not allowed: True or False")
+              for value in (np.nan, -1)),
             (WIDE, SystemExit(0), 'step(): SystemExit: 0 (test_checked_vector_env.py'),
             (WIDE, Panic('unwrap'), 'step(): Panic: unwrap (test_checked_vector_env.py'),
             (WIDE, GeneratorExit(), 'step(): GeneratorExit (test_checked_vector_env.py'),

@@ -252,10 +252,19 @@ class CheckedVectorEnv(Wrapper):
         if self._is_foreign and not found.keys().isdisjoint(INFO):
             found = dict(found)
             for name in INFO:
-                if name in found and (
-                        values := numbers(found.pop(name))).shape == self._shape[:1]:
+                if name in found and (values := self._numbers(name, found.pop(name))) is not None:
                     found[name] = values
         return found
+
+    def _numbers(self, name: str, given: Any) -> NDArray[Any] | None:
+        """Return what an info has of this name, [B]; None if it is something else."""
+        values = numbers(given)
+        if values.shape != self._shape[:1]:
+            return None
+        if name == 'is_success' and (wrong := values[(values != 0) & (values != 1)]).size:
+            raise failure(
+                self.env, f"info['is_success']: {wrong[0]:g} is not allowed: True or False")
+        return values
 
     def _observed(self, observations: Any) -> NDArray[Any]:
         """Return observations as one array [B, ...]."""
