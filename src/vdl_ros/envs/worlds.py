@@ -50,10 +50,10 @@ class BodyOutcome(NamedTuple):
 class ParallelWorlds:
     """W copies of a world, each with the same bodies.
 
-    Autoreset is NEXT_STEP: the step that leaves a world without bodies returns their last
-    observations, and the following step ignores the actions and resets the world. A body that is
-    gone before the others keeps its last observation, gets no reward, and its steps are lost
-    until the world is reset. Bodies without actions act at random.
+    Autoreset is NEXT_STEP: the step that leaves a world without bodies, or ends the episodes of
+    all, returns their last observations, and the following step ignores the actions and resets
+    the world. A body that is gone before the others keeps its last observation, gets no reward,
+    and its steps are lost until the world is reset. Bodies without actions act at random.
 
     Args:
         make: returns a world, with the methods of PettingZoo's ParallelEnv.
@@ -83,7 +83,7 @@ class ParallelWorlds:
             name: copy.deepcopy(first.action_space(key)) for name, key in self._keys.items()}
         self.outcomes: dict[str, BodyOutcome] = {}
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
-        self._steps = [0] * num_worlds
+        self._steps, self._over = [0] * num_worlds, [False] * num_worlds
         # Of the last reset, until a step.
         self._seed: int | None = None
 
@@ -110,7 +110,7 @@ class ParallelWorlds:
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
         self._keep(w, world.reset(seed=seed)[0])
-        self._steps[w] = 0
+        self._steps[w], self._over[w] = 0, False
 
     def _keep(self, w: int, observations: Mapping[str, Any]) -> None:
         # Copies: a body that is gone keeps its last one, and the world may reuse the array.
@@ -121,7 +121,7 @@ class ParallelWorlds:
         self._seed = None
         self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):
-            live = [] if self._steps[w] >= self._limit else list(world.agents)
+            live = [] if self._over[w] else list(world.agents)
             if not live:
                 self._reset(w, world)
                 continue
@@ -131,6 +131,9 @@ class ParallelWorlds:
             self._keep(w, observations)
             self._steps[w] += 1
             is_cut = self._steps[w] >= self._limit
+            # Some worlds keep the bodies whose episodes have ended.
+            self._over[w] = is_cut or all(
+                terminated.get(key, False) or truncated.get(key, False) for key in world.agents)
             for key in live:
                 outcome = self.outcomes[str(key)]
                 outcome.rewards[w] = rewards.get(key, 0.0)
