@@ -324,7 +324,7 @@ def _no_info(env: Any, info: Any, source: str) -> EnvFailedError:
     return failure(env, f'info of {source}(): {quoted(info, _SHOWN)} is not allowed: a dictionary')
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Return whether a value is one number or truth value, also of NumPy, JAX or PyTorch."""
     return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
 
@@ -333,7 +333,7 @@ def numbers(given: Any) -> NDArray[Any]:
     """Return an array of numbers; one of another shape if they are none."""
     values = np.asarray(given)
     # As Gymnasium joins what only some of the copies have.
-    if values.dtype == object and all(each is None or _is_number(each) for each in values.flat):
+    if values.dtype == object and all(each is None or is_number(each) for each in values.flat):
         values = np.array([float(each or 0) for each in values.flat]).reshape(values.shape)
     return values if values.dtype.kind in 'biuf' else np.empty(())
 
@@ -371,7 +371,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         for name, value, allowed in zip(
                 ('the reward', 'terminated', 'truncated'), outcome[1:4],
                 ('one number', *['True or False'] * 2), strict=True):
-            if not _is_number(value):
+            if not is_number(value):
                 raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
                               f'{allowed}')
         return *outcome[:4], self._known(outcome[4], 'step')
@@ -380,7 +380,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Return what is read in an info, where it is a number."""
         if not isinstance(info, dict):
             raise _no_info(self, info, source)
-        return {name: float(info[name]) for name in INFO if _is_number(info.get(name))}
+        return {name: float(info[name]) for name in INFO if is_number(info.get(name))}
 
     def _wrong(self, source: str, outcome: Any, allowed: str) -> EnvFailedError:
         found = f'{len(outcome)} values' if isinstance(outcome, tuple | list) else quoted(

@@ -103,7 +103,8 @@ def make_shared(
     worlds = first.unwrapped.worlds  # type: ignore[attr-defined]
     try:
         return SharedWorlds([first, *(
-            CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
+            CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0],
+                             is_foreign=True)
             for each in shares[1:])])
     except Exception:
         first.close()

@@ -29,6 +29,7 @@ from vdl_ros.envs.checked_vector_env import (
     ResetResult,
     StepResult,
     difference,
+    is_number,
     seeds_for,
 )
 
@@ -37,7 +38,8 @@ class BodyOutcome(NamedTuple):
     """What a step did to one body in each of W worlds; arrays [W].
 
     Observations may be a dictionary or tuple of arrays. ``is_lost`` is where the step is none of
-    the body's: it was gone before, or the world was reset.
+    the body's: it was gone before, or the world was reset. ``success`` is ``is_success`` in its
+    info, 0 without it.
     """
 
     observations: Any
@@ -45,6 +47,7 @@ class BodyOutcome(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     is_lost: NDArray[np.bool_]
+    success: NDArray[np.float32]
 
 
 class ParallelWorlds:
@@ -63,6 +66,7 @@ class ParallelWorlds:
     Attributes:
         names: of the bodies, in the order of the world.
         outcomes: by body, what the last step, or the last reset, did to it.
+        tells_success: whether an info has had ``is_success``.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class ParallelWorlds:
         self.action_spaces: dict[str, gymnasium.Space[Any]] = {
             name: copy.deepcopy(first.action_space(key)) for name, key in self._keys.items()}
         self.outcomes: dict[str, BodyOutcome] = {}
+        self.tells_success = False
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
         self._steps, self._over = [0] * num_worlds, [False] * num_worlds
         # Of the last reset, until a step.
@@ -125,7 +130,7 @@ class ParallelWorlds:
             if not live:
                 self._reset(w, world)
                 continue
-            observations, rewards, terminated, truncated, _ = world.step({
+            observations, rewards, terminated, truncated, infos = world.step({
                 key: actions[name][w] if (name := str(key)) in actions
                 else self.action_spaces[name].sample() for key in live})
             self._keep(w, observations)
@@ -140,13 +145,16 @@ class ParallelWorlds:
                 outcome.terminated[w] = terminated.get(key, False)
                 outcome.truncated[w] = truncated.get(key, False) or is_cut
                 outcome.is_lost[w] = False
+                if is_number(success := (infos.get(key) or {}).get('is_success')):
+                    outcome.success[w], self.tells_success = success, True
         self._observe()
 
     def _lost(self) -> BodyOutcome:
         """Return what a step did to a body that is in no world."""
         count = self.num_worlds
         return BodyOutcome(None, np.zeros(count, np.float32), np.zeros(count, np.bool_),
-                           np.zeros(count, np.bool_), np.ones(count, np.bool_))
+                           np.zeros(count, np.bool_), np.ones(count, np.bool_),
+                           np.zeros(count, np.float32))
 
     def _observe(self) -> None:
         """Add the latest observations, [W, ...], to the outcomes."""
@@ -234,9 +242,10 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
     def outcome(self) -> StepResult:
         """Return what the last step of the worlds did, as :meth:`step`."""
         found = [self.worlds.outcomes[name] for name in self.names]
-        rewards, terminated, truncated, lost = (
+        rewards, terminated, truncated, lost, success = (
             np.concatenate(parts) for parts in list(zip(*found, strict=True))[1:])
-        return self._observations(), rewards, terminated, truncated, {'is_lost': lost}
+        return self._observations(), rewards, terminated, truncated, {'is_lost': lost} | (
+            {'is_success': success} if self.worlds.tells_success else {})
 
     def _observations(self) -> Any:
         found = [self.worlds.outcomes[name].observations for name in self.names]
