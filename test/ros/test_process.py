@@ -300,7 +300,8 @@ def test_what_environments_leave_holds_up_no_process(
     assert (exited.value.code, ended.status, mark.exists()) == (status, status, not status)
     # A late Ctrl-C.
     children.signal.signal.assert_any_call(children.signal.SIGINT, children.signal.SIG_IGN)
-    name = {'thread': 'the thread physics', 'atexit': 'a function of atexit'}.get(fault)
+    name = {'thread': 'the thread physics',
+            'atexit': 'a function of atexit or a destructor'}.get(fault)
     assert capsys.readouterr().err == (name is not None) * (
         f'actor: ended 0 s after its program, without waiting for {name}\n')
 

@@ -290,4 +290,4 @@ def _left() -> str:
     with contextlib.suppress(psutil.Error, OSError):
         found += [f'the process {shown(each.name())}' for each in _children()]
     more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
-    return f'{found[0]}{more}' if found else 'a function of atexit'
+    return f'{found[0]}{more}' if found else 'a function of atexit or a destructor'

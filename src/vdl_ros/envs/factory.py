@@ -197,6 +197,10 @@ def _make_copies(
         wrappers = [*wrappers, CheckedEnv]
 
     def count_copy(env: Any) -> Any:
+        # Some have them only after reset().
+        for name in ('observation_space', 'action_space'):
+            if getattr(env, name) is None:
+                raise TypeError(f'{name} is None')
         made.append(spec.id)
         return env
 
@@ -329,7 +333,8 @@ def _spec(env_id: str) -> EnvSpec:
         else:
             hint = (f'no environment {quoted(env_id)} on this host; the module that registers it '
                     'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
-                    'env_modules:=MODULE with a node, else by --env_modules MODULE')
+                    'env_modules:=MODULE with a node, by --env_modules MODULE with another '
+                    'program; your own program imports it first')
         raise EnvError(f'env_id: {hint}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')
