@@ -30,6 +30,7 @@ from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.foreign import own_outputs
@@ -156,7 +157,11 @@ def train(
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
         if config.eval_every:
-            policies = PolicyEvaluator(settings, surrogate)
+            try:
+                policies = PolicyEvaluator(settings, surrogate)
+            except EnvError as error:
+                raise EnvError(f'eval_every: {config.eval_every} makes more environments in this '
+                               f'process: {error}') from error
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
         trainer = Trainer(

@@ -64,6 +64,20 @@ def test_a_single_box_stays_as_it_is():
             assert Observations(whole).convert(given) is array
 
 
+@pytest.mark.parametrize(('given', 'wanted'), [
+    (np.longdouble, 'f8'), ('>f4', 'f4'), ('>f8', 'f8'), ('>i2', 'i2')])
+def test_numbers_that_pytorch_has_not_are_converted(given, wanted):
+    low = np.zeros(3, given)
+    space = spaces.Box(low, low + 1, dtype=low.dtype)
+    found = Observations(space)
+    assert found.space == spaces.Box(0, 1, (3,), np.dtype(wanted).type)
+    assert found.convert(np.ones((2, 3), given)).dtype == found.space.dtype == wanted
+    if low.dtype.kind == 'f':
+        actions = Actions(space)
+        assert actions.space == found.space
+        assert actions.convert(np.ones((2, 3), wanted)).dtype == low.dtype
+
+
 def test_an_image_is_beside_the_numbers_and_a_small_one_is_among_them():
     parts = {'a': spaces.Discrete(3, start=2), 'camera': IMAGE, 'pose': NUMBERS}
     for space, names in ((spaces.Dict(parts), list(parts)),

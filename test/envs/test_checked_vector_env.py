@@ -23,6 +23,7 @@ from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
+from vdl_ros.envs.factory import spaces as spaces_of
 
 IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/MixedCounter-v0',
        'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
@@ -229,6 +230,9 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
              'terminated of step(): array([False]) is not allowed: True or False'),
             (WIDE, of(ends='no'), "terminated of step(): 'no' is not allowed: True or False"),
             (WIDE, of(info=[]), 'info of step(): [] is not allowed: a dictionary'),
+            *((WIDE, of(info={'is_success': value}),
+               f"info['is_success']: {value} is not allowed: True or False")
+              for value in (np.nan, -1)),
             (WIDE, SystemExit(0), 'step(): SystemExit: 0 (test_checked_vector_env.py'),
             (WIDE, Panic('unwrap'), 'step(): Panic: unwrap (test_checked_vector_env.py'),
             (WIDE, GeneratorExit(), 'step(): GeneratorExit (test_checked_vector_env.py'),
@@ -297,6 +301,9 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, 1000.0)
+            self.close()
+
+        def close(self):
             os.chdir(gone := tempfile.mkdtemp())
             os.rmdir(gone)
             os.umask(0o777)
@@ -320,11 +327,32 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
         for _ in range(2):
             env.step(np.zeros(1, np.int64))
             assert state() == before
+        env.close()
+        assert state() == before
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
     assert seen == [(dtype, False, 'meta', True, 2, True, 'raise', 'error', 5.0, *before[9:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_what_a_destructor_changes_is_undone_where_the_process_goes_on(monkeypatch):
+    deleted = []
+
+    class Changing(Answers):
+        def __init__(self, **_):
+            super().__init__(WIDE, None, None)
+            self.cycle = self
+
+        def __del__(self):
+            deleted.append(signal.signal(signal.SIGTERM, signal.SIG_IGN))
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
+                        EnvSpec('test/Changing-v0', Changing))
+    before = signal.getsignal(signal.SIGTERM)
+    spaces_of(EnvConfig(env_id='test/Changing-v0'))
+    assert [*deleted, signal.getsignal(signal.SIGTERM)] == [before] * 2
 
 
 @pytest.mark.usefixtures('own_signals')

@@ -72,6 +72,10 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
 
     monkeypatch.setitem(gymnasium.registry, 'vdl/Broken-v0', EnvSpec(
         'vdl/Broken-v0', entry_point=refuse))
+    # It has its spaces only after reset().
+    late = type('Late', (gymnasium.Env,), {'observation_space': None})
+    monkeypatch.setitem(gymnasium.registry, 'vdl/Late-v0', EnvSpec(
+        'vdl/Late-v0', entry_point=late))
     monkeypatch.setattr('vdl_ros.envs.env_modules._imported', [])
     # Each of these settings is allowed.
     large = {'num_envs': 4096, 'frame_stack': 64, 'screen_size': 210}
@@ -82,6 +86,7 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
             ('GymV26Environment-v0', 'env_id: GymV26Environment-v0 is not allowed: it imports '),
             ('Pong-v4', 'env_id: Pong-v4 is not preprocessed: use an id such as ALE/Pong-v5'),
             ('vdl/Broken-v0', 'env_id: vdl/Broken-v0 cannot be created: a library is missing'),
+            ('vdl/Late-v0', 'env_id: vdl/Late-v0 cannot be created: observation_space is None'),
             ({'env_id': 'ALE/Pong-v5', **large}, 'num_envs: 4096 observations of '),
             ({'env_id': 'Humanoid-v5', 'num_envs': 4096, 'env_wrappers':
               '[{"FrameStackObservation": {"stack_size": 256}}]'},

@@ -69,6 +69,32 @@ def test_a_world_may_reuse_its_arrays_and_what_a_body_may_not_observe_is_named(m
             f'env_id: test/duel: the observation of reset() of red_1{reason}')
 
 
+def test_success_is_read_in_the_info_of_each_body(monkeypatch):
+    step = duel_world.DuelEnv.step
+
+    def succeed(self, actions):
+        outcome = step(self, actions)
+        outcome[4]['red_1']['is_success'] = self.time == 5
+        return outcome
+
+    monkeypatch.setattr(duel_world.DuelEnv, 'step', succeed)
+    _, episodes = play(EnvStepper(make(DUEL, 0, num_envs=1), 0), np.zeros(3, np.int64), 5)
+    assert [(each.environment, each.success) for each in episodes] == [
+        (0, False), (1, True), (2, False)]
+
+
+def test_a_world_that_keeps_its_bodies_is_reset_when_the_episodes_of_all_have_ended(monkeypatch):
+    step = duel_world.DuelEnv.step
+
+    def keep(self, actions):
+        outcome, self.agents = step(self, actions), list(self.possible_agents)
+        return outcome
+
+    monkeypatch.setattr(duel_world.DuelEnv, 'step', keep)
+    _, episodes = play(EnvStepper(make(DUEL, 0, num_envs=1), 0), np.zeros(3, np.int64), 12)
+    assert [each.length for each in episodes if each.environment] == [5] * 4
+
+
 def test_a_time_limit_truncates_all_bodies_that_are_there():
     env = make(dataclasses.replace(DUEL, time_limit=4), seed=0)
     _, episodes = play(EnvStepper(env, 0), np.zeros(6, np.int64), 10)

@@ -23,7 +23,7 @@ first:
       ppo_clip: {low: 0.1, high: 0.3}
   env: {env_id: CartPole-v1, num_envs: 8}
 second:
-  env: {env_id: CartPole-v1}
+  env: {env_id: CartPole-v1, env_modules: walk}
   meta: {sesions: 2}
 third:
   agent: {algorithm: dqn, replay_size: 10, replay_start: 20}
@@ -44,6 +44,7 @@ FAULTS = [
          "algorithm is 'dqn'"),
     (13, 'first.env: is there twice; first in line 4'),
     (14, 'second.agent: is missing'),
+    (15, 'second.env.env_modules: no such setting: it is the option --env_modules'),
     (16, "second.meta.sesions: no such setting; did you mean 'sessions'?"),
     (18, 'third.agent.unroll_length: 20 is not allowed: at most replay_size, 10'),
     (20, 'third.reference.standard_return: 5 is not allowed: above random_return, 5'),

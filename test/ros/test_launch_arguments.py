@@ -131,8 +131,10 @@ def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch, tmp
 
 
 def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
+    unmade = tmp_path / 'cleared' / 'unmade'
+
     def end_with(code, on_success, mark=None, shutdown=False):
-        mark = mark or (tmp_path if code else tmp_path / 'removed')
+        mark = mark or (unmade if code else tmp_path)
         event = SimpleNamespace(returncode=code, process_name='learner-1', env={MARK: str(mark)})
         return launch_nodes.end_with(
             event, SimpleNamespace(is_shutdown=True) if shutdown else context(),
@@ -146,17 +148,17 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
     with pytest.raises(RuntimeError, match='learner-1 could not write its files'):
         end_with(3, True)
     # A library crashed after the end of the program.
-    assert end_with(-11, True, tmp_path / 'removed')
+    assert end_with(-11, True, tmp_path)
     # Its environment called exit(0).
     with pytest.raises(RuntimeError, match='learner-1 has not finished'):
-        end_with(0, True, tmp_path)
-    assert not end_with(0, False, tmp_path)
+        end_with(0, True, unmade)
+    assert not end_with(0, False, unmade)
     # After a Ctrl-C, which a native library may have taken.
     assert not end_with(0, True, shutdown=True)
-    assert not end_with(-6, True, tmp_path / 'removed', shutdown=True)
+    assert not end_with(-6, True, tmp_path, shutdown=True)
     for code in (-9, 130, 0):
         with pytest.raises(RuntimeError, match=f'status {code} and has not saved: what it has'):
-            end_with(code, True, tmp_path, shutdown=True)
+            end_with(code, True, unmade, shutdown=True)
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ def test_an_alarm_is_said_unless_the_node_has_finished_its_work(monkeypatch, tmp
     monkeypatch.setattr(launch_nodes, 'OnProcessExit', SimpleNamespace)
     monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
     handler, _ = launch_nodes.with_children(LogInfo(msg='node'))
-    for mark in (tmp_path, tmp_path / 'removed'):
+    for mark in (tmp_path / 'unmade', tmp_path):
         event = SimpleNamespace(returncode=-14, process_name='learner-1', env={MARK: str(mark)})
         assert handler.on_exit(event, context()) == []
         assert len(lines) == 1

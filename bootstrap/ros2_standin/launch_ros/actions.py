@@ -118,7 +118,10 @@ def _path(value: Any) -> Any:
 
 def _write_parameter_file(content: dict[str, Any]) -> str:
     """Write a parameter file, which is removed when the launch ends; return its path."""
-    handle, path = tempfile.mkstemp(prefix='launch_params_', dir=_temporary_folder())
+    folder = _temporary_folder()
+    # A process may have cleared the folder of temporary files.
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    handle, path = tempfile.mkstemp(prefix='launch_params_', dir=folder)
     Path(path).write_text(yaml.safe_dump(content), encoding='utf-8')
     os.close(handle)
     return path

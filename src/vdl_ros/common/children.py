@@ -22,7 +22,7 @@ from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
-#: file that the process removes when its program has ended with status 0.
+#: folder that the process makes when its program has ended with status 0.
 MARK = 'VDL_ROS_STARTED_BY'
 #: Its value of a process that outlives all others: it stops the motors that they have left on.
 GUARDIAN = 'nobody'
@@ -240,9 +240,10 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
     mark, status = os.environ.get(MARK), 1
     try:
         status = main() or 0
-        if mark and not status:
+        if mark and os.path.isabs(mark) and not status:
+            # Not a file: an environment may have closed all, or have opened too many.
             with contextlib.suppress(OSError):
-                os.unlink(mark)
+                os.makedirs(mark)
         sys.exit(status)
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -289,4 +290,4 @@ def _left() -> str:
     with contextlib.suppress(psutil.Error, OSError):
         found += [f'the process {shown(each.name())}' for each in _children()]
     more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
-    return f'{found[0]}{more}' if found else 'a function of atexit'
+    return f'{found[0]}{more}' if found else 'a function of atexit or a destructor'

@@ -3,7 +3,8 @@
 Observations of one part, numbers or an image (Box), stay as they are. Else all numbers of the
 space are one vector, float32, and there may be one image beside it
 (``common/observation_spaces.py``). The vector has the parts in the order of Gymnasium's space;
-Discrete and MultiDiscrete are one-hot; uint8 is scaled to [0, 1], as by the network.
+Discrete and MultiDiscrete are one-hot; uint8 is scaled to [0, 1], as by the network. Numbers of
+a Box are in the machine's byte order, and of at most 64 bits.
 
 Actions are one whole number from 0 (Discrete), some of them (MultiDiscrete [A]), or numbers in
 one axis (Box [A]).
@@ -93,6 +94,15 @@ def _named(what: str, path: tuple[str | int, ...]) -> str:
     return f'{what}: ' + (f"part '{'.'.join(map(str, path))}': " if path else '')
 
 
+def _native(space: spaces.Box) -> spaces.Box:
+    """Return a Box of numbers that PyTorch and messages have, for one of any."""
+    dtype = space.dtype.newbyteorder('=')
+    if dtype == np.longdouble:
+        dtype = np.dtype(np.float64)
+    return space if dtype == space.dtype else spaces.Box(
+        space.low.astype(dtype), space.high.astype(dtype), dtype=dtype.type)
+
+
 class Column(NamedTuple):
     """A part of an observation in the vector of its numbers.
 
@@ -147,7 +157,8 @@ class Observations:
         # With their columns, and for discrete ones what writes them.
         self._numbers: list[tuple[_Part, slice, _OneHot | None]] = []
         if self._only is not None:
-            self.space: Any = self._only.space
+            box: Any = self._only.space
+            self.space: Any = _native(box)
             if not flatdim(self.space):
                 raise ValueError(f'observations: {self.space} is not supported: it has no numbers')
             return
@@ -228,8 +239,8 @@ class Actions:
         elif isinstance(space, spaces.MultiBinary):
             self.space = spaces.MultiDiscrete(np.full(flatdim(space), 2))
         elif isinstance(space, spaces.Box) and space.dtype.kind == 'f':
-            self.space = space if len(space.shape) == 1 else spaces.Box(
-                space.low.ravel(), space.high.ravel(), dtype=space.dtype.type)
+            self.space = _native(space if len(space.shape) == 1 else spaces.Box(
+                space.low.ravel(), space.high.ravel(), dtype=space.dtype.type))
         else:
             raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
                              'MultiBinary, or a Box of floating-point numbers')

@@ -133,7 +133,8 @@ class CheckedVectorEnv(Wrapper):
         is_foreign: bool = False,
     ) -> None:
         super().__init__(env)
-        self._copies, self._is_foreign, self._name = copies, is_foreign, _named(env)
+        # Until it is made, which is a call already.
+        self._copies, self._is_foreign, self._name = copies, False, _named(env)
         self._failed = ''
         mode = env.metadata.get('autoreset_mode')
         if mode is not self.MODE:
@@ -163,6 +164,7 @@ class CheckedVectorEnv(Wrapper):
         self._shape = (self.num_envs, *self._observations.space.shape)
         self._seeds = seeds
         self._first_seed: int | None = seed
+        self._is_foreign = is_foreign
 
     @property
     def observation_columns(self) -> list[Column]:
@@ -193,9 +195,7 @@ class CheckedVectorEnv(Wrapper):
     def call(self, name: str, function: Callable[[], T]) -> T:
         """Return what ``function`` returns; errors are those of the environment's ``name``()."""
         try:
-            if not self._is_foreign:
-                return function()
-            with ForeignCall(self._name, f'in {name}()', often=name == 'step'):
+            with self._foreign(name):
                 return function()
         except EnvStopped:
             raise
@@ -211,15 +211,21 @@ class CheckedVectorEnv(Wrapper):
             self._failed = str(found)
             raise found from error
 
+    def _foreign(self, name: str) -> contextlib.AbstractContextManager[None]:
+        if not self._is_foreign:
+            return contextlib.nullcontext()
+        return ForeignCall(
+            self._name, f'in {name}()', often=name == 'step', silent=name == 'close')
+
     def close(self, **kwargs: Any) -> None:
         try:
             # Whoever hears of the failure prints it after this, which may never end.
             with closing(f'{self._failed}; close()' if self._failed
-                         else str(failure(self.env, 'close()'))):
+                         else f'{self._name}: close()'), self._foreign('close'):
                 super().close(**kwargs)
         except foreign_errors() as error:
             # What follows still has to be closed.
-            say(str(failure(self.env, f'close(): {cause(error)}')))
+            say(f'{self._name}: close(): {cause(error)}')
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._actions.convert(self._checked(actions))
@@ -246,10 +252,19 @@ class CheckedVectorEnv(Wrapper):
         if self._is_foreign and not found.keys().isdisjoint(INFO):
             found = dict(found)
             for name in INFO:
-                if name in found and (
-                        values := numbers(found.pop(name))).shape == self._shape[:1]:
+                if name in found and (values := self._numbers(name, found.pop(name))) is not None:
                     found[name] = values
         return found
+
+    def _numbers(self, name: str, given: Any) -> NDArray[Any] | None:
+        """Return what an info has of this name, [B]; None if it is something else."""
+        values = numbers(given)
+        if values.shape != self._shape[:1]:
+            return None
+        if name == 'is_success' and (wrong := values[(values != 0) & (values != 1)]).size:
+            raise failure(
+                self.env, f"info['is_success']: {wrong[0]:g} is not allowed: True or False")
+        return values
 
     def _observed(self, observations: Any) -> NDArray[Any]:
         """Return observations as one array [B, ...]."""
@@ -309,7 +324,7 @@ def _no_info(env: Any, info: Any, source: str) -> EnvFailedError:
     return failure(env, f'info of {source}(): {quoted(info, _SHOWN)} is not allowed: a dictionary')
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Return whether a value is one number or truth value, also of NumPy, JAX or PyTorch."""
     return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
 
@@ -318,7 +333,7 @@ def numbers(given: Any) -> NDArray[Any]:
     """Return an array of numbers; one of another shape if they are none."""
     values = np.asarray(given)
     # As Gymnasium joins what only some of the copies have.
-    if values.dtype == object and all(each is None or _is_number(each) for each in values.flat):
+    if values.dtype == object and all(each is None or is_number(each) for each in values.flat):
         values = np.array([float(each or 0) for each in values.flat]).reshape(values.shape)
     return values if values.dtype.kind in 'biuf' else np.empty(())
 
@@ -356,7 +371,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         for name, value, allowed in zip(
                 ('the reward', 'terminated', 'truncated'), outcome[1:4],
                 ('one number', *['True or False'] * 2), strict=True):
-            if not _is_number(value):
+            if not is_number(value):
                 raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
                               f'{allowed}')
         return *outcome[:4], self._known(outcome[4], 'step')
@@ -365,7 +380,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Return what is read in an info, where it is a number."""
         if not isinstance(info, dict):
             raise _no_info(self, info, source)
-        return {name: float(info[name]) for name in INFO if _is_number(info.get(name))}
+        return {name: float(info[name]) for name in INFO if is_number(info.get(name))}
 
     def _wrong(self, source: str, outcome: Any, allowed: str) -> EnvFailedError:
         found = f'{len(outcome)} values' if isinstance(outcome, tuple | list) else quoted(

@@ -6,6 +6,7 @@ one (CartPole, Atari, dummy), else in a SyncVectorEnv.
 
 import contextlib
 import dataclasses
+import gc
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -102,7 +103,8 @@ def make_shared(
     worlds = first.unwrapped.worlds  # type: ignore[attr-defined]
     try:
         return SharedWorlds([first, *(
-            CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
+            CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0],
+                             is_foreign=True)
             for each in shares[1:])])
     except Exception:
         first.close()
@@ -195,6 +197,10 @@ def _make_copies(
         wrappers = [*wrappers, CheckedEnv]
 
     def count_copy(env: Any) -> Any:
+        # Some have them only after reset().
+        for name in ('observation_space', 'action_space'):
+            if getattr(env, name) is None:
+                raise TypeError(f'{name} is None')
         made.append(spec.id)
         return env
 
@@ -242,6 +248,10 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
         return env.single_observation_space, env.single_action_space
     finally:
         env.close()
+        # The process goes on, and a destructor may change as much of it as close().
+        with ForeignCall(f'env_id: {config.env_id}', 'being destroyed'):
+            del env
+            gc.collect()
 
 
 def first_actions(envs: VectorEnvironment) -> NDArray[Any]:
@@ -323,7 +333,8 @@ def _spec(env_id: str) -> EnvSpec:
         else:
             hint = (f'no environment {quoted(env_id)} on this host; the module that registers it '
                     'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
-                    'env_modules:=MODULE with a node, else by --env_modules MODULE')
+                    'env_modules:=MODULE with a node, by --env_modules MODULE with another '
+                    'program; your own program imports it first')
         raise EnvError(f'env_id: {hint}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -44,18 +45,21 @@ def foreign_errors() -> tuple[type[BaseException], ...]:
 class ForeignCall:
     """The context of a call of foreign code; calls in one thread are not nested.
 
-    A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
-    Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is there again in
-    the next one: it may be what an environment needs, and would change what a policy computes.
-    Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere, handlers of
-    signals, the mode of new files and a removed working directory are undone for good; of the last
-    three and of the output's files, where a look takes longer than all else, a call that is made
-    ``often`` undoes only a handler of SIGINT, with which others are. A process that the code has
-    forked, and that returns here, ends: it would go on as this one does, under its name.
+    A call that does not return is said, as ``name: doing for 5 s``, unless ``silent``. What the
+    code changes of Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is
+    there again in the next one: it may be what an environment needs, and would change what a
+    policy computes. Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere,
+    handlers of signals, the mode of new files and a removed working directory are undone for good;
+    of the last three and of the output's files, where a look takes longer than all else, a call
+    that is made ``often`` undoes only a handler of SIGINT, with which others are. A process that
+    the code has forked, and that returns here, ends: it would go on as this one does, under its
+    name.
     """
 
-    def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
-        self._name, self._doing, self._often = name, doing, often
+    def __init__(
+        self, name: str, doing: str, *, often: bool = False, silent: bool = False,
+    ) -> None:
+        self._name, self._doing, self._often, self._silent = name, doing, often, silent
 
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
@@ -69,7 +73,8 @@ class ForeignCall:
         self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
-        self._since, self._due, self._thread = monotonic(), _TELL_S, threading.get_ident()
+        self._since, self._thread = monotonic(), threading.get_ident()
+        self._due = math.inf if self._silent else _TELL_S
         _running.add(self)
         if not _watcher:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))

@@ -17,7 +17,6 @@ from vdl_ros.envs.checked_vector_env import (
     StepResult,
     VectorEnvironment,
     failure,
-    numbers,
 )
 
 #: Of final observations in ``info``: Gymnasium's, and that of its versions before 1.0.
@@ -45,7 +44,7 @@ class SameStepVectorEnv(CheckedVectorEnv):
         # A value is bootstrapped only from where an episode was cut.
         if final is not None or (truncated & ~terminated).any():
             last[ended] = self._final(final, ended)
-        return found, rewards, terminated, truncated, _of_last_steps(info, ended) | {
+        return found, rewards, terminated, truncated, self._of_last_steps(info, ended) | {
             'final_obs': last}
 
     def _final(self, given: Any, ended: NDArray[np.bool_]) -> NDArray[Any]:
@@ -69,6 +68,16 @@ class SameStepVectorEnv(CheckedVectorEnv):
             raise failure(self.env, f"info['final_obs'] of step(){error}") from error
         return last
 
+    def _of_last_steps(self, info: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """Return info with what ``final_info`` says of the copies that ended."""
+        found = dict(info)
+        given = info.get('final_info')
+        last: dict[str, Any] = given if isinstance(given, dict) else {}
+        for name in INFO:
+            if name in last and (values := self._numbers(name, last[name])) is not None:
+                found[name] = np.where(ended, values, found.get(name, np.zeros_like(values)))
+        return found
+
 
 def _rows(batch: Any, where: NDArray[np.bool_]) -> Any:
     """Return some rows of a batch of observations, whose parts may be tensors."""
@@ -80,17 +89,6 @@ def _rows(batch: Any, where: NDArray[np.bool_]) -> Any:
     if rows.shape[:1] != where.shape:
         raise ObservationError(f' has the shape {rows.shape}, not {len(where)} rows')
     return rows[where]
-
-
-def _of_last_steps(info: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return info with what ``final_info`` says of the copies that ended."""
-    found = dict(info)
-    given = info.get('final_info')
-    last: dict[str, Any] = given if isinstance(given, dict) else {}
-    for name in INFO:
-        if name in last and (values := numbers(last[name])).shape == ended.shape:
-            found[name] = np.where(ended, values, found.get(name, np.zeros_like(values)))
-    return found
 
 
 class OneCopy(SameStepVectorEnv):

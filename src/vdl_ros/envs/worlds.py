@@ -29,6 +29,7 @@ from vdl_ros.envs.checked_vector_env import (
     ResetResult,
     StepResult,
     difference,
+    is_number,
     seeds_for,
 )
 
@@ -37,7 +38,8 @@ class BodyOutcome(NamedTuple):
     """What a step did to one body in each of W worlds; arrays [W].
 
     Observations may be a dictionary or tuple of arrays. ``is_lost`` is where the step is none of
-    the body's: it was gone before, or the world was reset.
+    the body's: it was gone before, or the world was reset. ``success`` is ``is_success`` in its
+    info, 0 without it.
     """
 
     observations: Any
@@ -45,15 +47,16 @@ class BodyOutcome(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     is_lost: NDArray[np.bool_]
+    success: NDArray[np.float32]
 
 
 class ParallelWorlds:
     """W copies of a world, each with the same bodies.
 
-    Autoreset is NEXT_STEP: the step that leaves a world without bodies returns their last
-    observations, and the following step ignores the actions and resets the world. A body that is
-    gone before the others keeps its last observation, gets no reward, and its steps are lost
-    until the world is reset. Bodies without actions act at random.
+    Autoreset is NEXT_STEP: the step that leaves a world without bodies, or ends the episodes of
+    all, returns their last observations, and the following step ignores the actions and resets
+    the world. A body that is gone before the others keeps its last observation, gets no reward,
+    and its steps are lost until the world is reset. Bodies without actions act at random.
 
     Args:
         make: returns a world, with the methods of PettingZoo's ParallelEnv.
@@ -63,6 +66,7 @@ class ParallelWorlds:
     Attributes:
         names: of the bodies, in the order of the world.
         outcomes: by body, what the last step, or the last reset, did to it.
+        tells_success: whether an info has had ``is_success``.
     """
 
     def __init__(
@@ -82,8 +86,9 @@ class ParallelWorlds:
         self.action_spaces: dict[str, gymnasium.Space[Any]] = {
             name: copy.deepcopy(first.action_space(key)) for name, key in self._keys.items()}
         self.outcomes: dict[str, BodyOutcome] = {}
+        self.tells_success = False
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
-        self._steps = [0] * num_worlds
+        self._steps, self._over = [0] * num_worlds, [False] * num_worlds
         # Of the last reset, until a step.
         self._seed: int | None = None
 
@@ -110,7 +115,7 @@ class ParallelWorlds:
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
         self._keep(w, world.reset(seed=seed)[0])
-        self._steps[w] = 0
+        self._steps[w], self._over[w] = 0, False
 
     def _keep(self, w: int, observations: Mapping[str, Any]) -> None:
         # Copies: a body that is gone keeps its last one, and the world may reuse the array.
@@ -121,29 +126,35 @@ class ParallelWorlds:
         self._seed = None
         self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):
-            live = [] if self._steps[w] >= self._limit else list(world.agents)
+            live = [] if self._over[w] else list(world.agents)
             if not live:
                 self._reset(w, world)
                 continue
-            observations, rewards, terminated, truncated, _ = world.step({
+            observations, rewards, terminated, truncated, infos = world.step({
                 key: actions[name][w] if (name := str(key)) in actions
                 else self.action_spaces[name].sample() for key in live})
             self._keep(w, observations)
             self._steps[w] += 1
             is_cut = self._steps[w] >= self._limit
+            # Some worlds keep the bodies whose episodes have ended.
+            self._over[w] = is_cut or all(
+                terminated.get(key, False) or truncated.get(key, False) for key in world.agents)
             for key in live:
                 outcome = self.outcomes[str(key)]
                 outcome.rewards[w] = rewards.get(key, 0.0)
                 outcome.terminated[w] = terminated.get(key, False)
                 outcome.truncated[w] = truncated.get(key, False) or is_cut
                 outcome.is_lost[w] = False
+                if is_number(success := (infos.get(key) or {}).get('is_success')):
+                    outcome.success[w], self.tells_success = success, True
         self._observe()
 
     def _lost(self) -> BodyOutcome:
         """Return what a step did to a body that is in no world."""
         count = self.num_worlds
         return BodyOutcome(None, np.zeros(count, np.float32), np.zeros(count, np.bool_),
-                           np.zeros(count, np.bool_), np.ones(count, np.bool_))
+                           np.zeros(count, np.bool_), np.ones(count, np.bool_),
+                           np.zeros(count, np.float32))
 
     def _observe(self) -> None:
         """Add the latest observations, [W, ...], to the outcomes."""
@@ -231,9 +242,10 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
     def outcome(self) -> StepResult:
         """Return what the last step of the worlds did, as :meth:`step`."""
         found = [self.worlds.outcomes[name] for name in self.names]
-        rewards, terminated, truncated, lost = (
+        rewards, terminated, truncated, lost, success = (
             np.concatenate(parts) for parts in list(zip(*found, strict=True))[1:])
-        return self._observations(), rewards, terminated, truncated, {'is_lost': lost}
+        return self._observations(), rewards, terminated, truncated, {'is_lost': lost} | (
+            {'is_success': success} if self.worlds.tells_success else {})
 
     def _observations(self) -> Any:
         found = [self.worlds.outcomes[name].observations for name in self.names]

@@ -260,7 +260,9 @@ class ActorNode(BaseNode):
                 with self.timer.executor_wait():
                     call_back(executor, 0.0 if acted else 0.1)
                 acted = self.act()
-                if not acted and time.monotonic() > patience:
+                if acted:
+                    patience = time.monotonic() + PATIENCE_S
+                elif time.monotonic() > patience:
                     patience = math.inf
                     self.tell_if_alone()
         except EnvStopped:

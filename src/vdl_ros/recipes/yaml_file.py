@@ -132,7 +132,9 @@ class YamlFile:
         given = self.mapping(where, content)
         for name, value in given.items():
             if name not in known:
-                self.fault((*where, name), f'no such setting{suggestion(name, known)}')
+                hint = ': it is the option --env_modules' if name == 'env_modules' else suggestion(
+                    name, known)
+                self.fault((*where, name), f'no such setting{hint}')
             elif (made := self.attempt(
                     (*where, name), setting_value, known[name], value)) is not None:
                 found[name] = made

@@ -11,6 +11,8 @@ ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc')
 #: Newer settings, as they were in what was saved without them.
 BEFORE: Mapping[str, object] = {'scale_actions': False}
 # See networks.py.
+#: Of ``stop_at_return``.
+NO_THRESHOLD = 1e9
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 
 
@@ -61,7 +63,8 @@ class TrainConfig:
         1_500_000, 'Agent steps after which the run ends.', minimum=1, maximum=1_000_000_000_000,
         unit='steps')
     stop_at_return: float = setting(
-        1e9, 'The run ends once the mean return of the last 100 episodes reaches this.')
+        NO_THRESHOLD, 'The run ends once the mean return of the last 100 episodes reaches this; '
+        '1e9: never.')
     eval_every: int = setting(
         0, 'Period of evaluations by the most likely actions; 0: none.', minimum=0,
         maximum=1_000_000_000_000, unit='steps')

@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -36,7 +37,7 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.environment import verify_environment
 from vdl_ros.ros.node_settings import BlackBoxConfig, ProcessConfig, RecordConfig
-from vdl_ros.ros.process import EXIT_BAD_INPUT
+from vdl_ros.ros.process import EXIT_BAD_INPUT, state_folder
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
 # update of the policy, or for a recorder with a slow disk.
@@ -211,12 +212,16 @@ def has_finished(event: ProcessExited) -> bool:
     program, or a crash of its destructors after the end.
     """
     mark = (event.env or {}).get(MARK)
-    return event.returncode == 0 if mark is None else not os.path.exists(mark)
+    return event.returncode == 0 if mark is None else os.path.exists(mark)
 
 
 @cache
 def _marks() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix='vdl_ros_', ignore_cleanup_errors=True)
+    # An environment may clear the folder of temporary files; ROS can write here.
+    folder = os.path.expanduser(os.environ.get('ROS_LOG_DIR') or state_folder())
+    os.makedirs(folder, exist_ok=True)
+    return tempfile.TemporaryDirectory(
+        prefix='launch_', dir=os.path.abspath(folder), ignore_cleanup_errors=True)
 
 
 # Who may have sent a signal that ended a process.
@@ -233,8 +238,7 @@ def with_children(process: Any) -> list[Any]:
     An environment starts simulators and workers, and a process that is killed closes none. An
     environment that exits says nothing, and its status may be 0.
     """
-    handle, mark = tempfile.mkstemp(dir=_marks().name)
-    os.close(handle)
+    mark = os.path.join(_marks().name, uuid.uuid4().hex)
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any]:
         lines = []

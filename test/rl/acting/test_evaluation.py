@@ -10,6 +10,7 @@ import pytest
 import torch
 from counters import episode_length
 
+from vdl_ros.envs.checked_vector_env import Wrapper
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.acting.act import Act
@@ -115,6 +116,18 @@ def test_episodes_that_a_robot_lost_are_counted_apart():
     # The episode that goes on after the lost one has one step; the next begins with a reset.
     assert (result.lost, result.lengths) == (1, [1, 1])
     assert result.figures()['lost'] == 1
+
+
+def test_a_first_episode_of_which_success_is_not_said_is_none():
+    steps = iter([{}, {}, {'is_success': np.ones(1)}])
+
+    class Said(Wrapper):
+        def step(self, actions):
+            return *self.env.step(actions)[:4], next(steps)
+
+    envs = Said(make(EnvConfig(env_id='Pendulum-v1', time_limit=1), 1, num_envs=1))
+    result = evaluate(envs, lambda *_: np.zeros((1, 1), np.float32), 2, 0)
+    assert [each.success for each in result.episodes] == [False, True]
 
 
 def test_act_receives_episode_starts_and_previous_rewards():

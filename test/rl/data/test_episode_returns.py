@@ -128,6 +128,15 @@ def test_success_is_unknown_where_the_environment_does_not_say():
     assert counter.take_successes() == []
 
 
+def test_an_episode_of_which_success_is_not_said_is_none_once_it_was_said_of_another():
+    arrays, _ = lived([[3, 3, 3]], [[True, False, True]], 12)
+    counter, found = EpisodeCounter(1), []
+    for start in range(11):
+        found += counter.add({name: array for name, array in part(arrays, start, start + 1).items()
+                              if name != 'success' or array.any()})
+    assert [each.success for each in found] == [True, False, True] == counter.take_successes()
+
+
 def test_perturbations_are_counted_without_the_step_that_resets():
     arrays, _ = lived([[2, 1]], [[True, True]], 4)
     sizes = np.array([[0.1], [0.3], [9.0], [0.0]], np.float32)

@@ -64,7 +64,7 @@ def test_a_bag_is_learned_from_to_its_end(start):
     assert run.summary['ended_by'] == 'end_of_bag'
 
 
-def test_reaching_stop_at_return_ends_a_run(start, tmp_path):
+def test_reaching_stop_at_return_ends_a_run(start, monkeypatch, tmp_path):
     run = start(stop_at_return=5.0, total_steps=10**6)
     assert run() == 'stop_at_return'
     # Not before 100 episodes, and not long after.
@@ -72,6 +72,10 @@ def test_reaching_stop_at_return_ends_a_run(start, tmp_path):
     missed = start(path=tmp_path / 'missed', stop_at_return=5.01, total_steps=2000)
     assert missed() == 'total_steps'
     assert missed.summary['episodes'] > 100
+    # The default is none.
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer.NO_THRESHOLD', 5.0)
+    run = start(path=tmp_path / 'default', stop_at_return=5.0, total_steps=2000)
+    assert run() == 'total_steps'
 
 
 def test_an_interrupted_run_is_saved(start):

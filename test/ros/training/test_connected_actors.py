@@ -72,7 +72,7 @@ def test_what_actors_do_is_named_ever_less_often_while_none_is_connected(monkeyp
         if len(lines) > len(numbers):
             numbers.append(number)
     assert set(lines) == {'no actor is connected: a waits for a policy; b makes 16 x Slow-v0; '
-                          '1 of 3 start or have ended, as their lines say'}
+                          '1 of 3 start, hang or have ended, as their lines say'}
     waits = [after - before for before, after in itertools.pairwise(numbers)]
     assert len(waits) >= 2
     assert waits == sorted(set(waits))

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -258,5 +258,8 @@ def evaluate(
             tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
                  f'longest of the others has {played.longest:,} steps'
                  + ('' if counted else ', and time_limit would end it'))
+    # It may have begun to tell of success with the first one.
+    if any(each.success is not None for each in counted):
+        counted = [replace(each, success=bool(each.success)) for each in counted]
     return Evaluation(
         tuple(counted), in_ms(reaction_time.summary()), late, lost, change.mean)

@@ -20,7 +20,7 @@ class FinishedEpisode:
         environment: index among the actor's environments.
         episode_return: undiscounted sum of the environment's rewards.
         length: agent steps.
-        success: whether it reached its aim; None if the environment does not say.
+        success: whether it reached its aim; None if the environment has never said it of any.
         adversary_l2: mean size of the perturbations of its observations; None without an attack.
         adversary_injects: number of its observations that were perturbed.
         intervened: number of its steps at which a person acted; None if nobody can.
@@ -61,6 +61,8 @@ class EpisodeCounter:
         self._adversary_injects = np.zeros(num_envs, np.int64)
         self._intervened = np.zeros(num_envs, np.int64)
         self._steps = 0
+        # An environment may say it only of episodes that succeed.
+        self._tells_success = False
         # Of ended episodes whose success is known: step of their beginning, environment, success.
         self._waiting: list[tuple[int, int, bool]] = []
 
@@ -84,6 +86,7 @@ class EpisodeCounter:
             arrays[name] for name in ('rewards', 'terminated', 'truncated', 'is_reset'))
         success, adversary = arrays.get('success'), adversary_of(arrays)
         life_lost, intervened = arrays.get('life_lost'), arrays.get('intervened')
+        self._tells_success |= success is not None
         if life_lost is None:
             self._goes_on[:] = False
         finished = []
@@ -112,7 +115,8 @@ class EpisodeCounter:
                 self._goes_on[done] = life_lost[t, done]
                 done &= ~life_lost[t]
             for b in np.flatnonzero(done & self._whole):
-                reached = None if success is None else bool(success[t, b])
+                reached = (success is not None and bool(success[t, b])
+                           if self._tells_success else None)
                 finished.append(FinishedEpisode(
                     int(b), float(self._returns[b]), int(self._lengths[b]),
                     bool(terminated[t, b]), bool(truncated[t, b]), reached,

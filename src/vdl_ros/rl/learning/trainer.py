@@ -39,6 +39,7 @@ from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.runs.checkpoint import CheckpointError, settings_of_actions
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.settings import NO_THRESHOLD
 
 #: Longest wait for an unroll, s.
 COLLECT_S = 0.1
@@ -374,6 +375,7 @@ class Trainer:
             return 'total_steps'
         # Only learner 0 counts the episodes of all.
         if self.folder is not None and not config.freeze \
+                and config.stop_at_return != NO_THRESHOLD \
                 and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
         if self._evaluations is not None and self._evaluations.is_over:

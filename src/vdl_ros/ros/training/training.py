@@ -100,8 +100,8 @@ class ConnectedActors:
         states, end = self._heard
         said = [f'{name} {state}' for name, state in sorted(states.items())[:_NAMED]]
         if said and len(states) < self._expected:
-            said.append(f'{self._expected - len(states)} of {self._expected} start or have ended, '
-                        'as their lines say')
+            said.append(f'{self._expected - len(states)} of {self._expected} start, hang or have '
+                        'ended, as their lines say')
         end()
         self._heard, self._patience = None, now + self._wait
         self._wait *= 2
@@ -112,9 +112,9 @@ class ConnectedActors:
 def _advice() -> str:
     scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
     advice = '' if scope == 'SUBNET' else 'discovery range SUBNET, there and here, and '
-    return (f', nor does one say what it does: those of this launch start, or have ended as their '
-            f'lines say; discovery range {quoted(scope)}: actors on other hosts need {advice}a '
-            'way to this one: ros2 run vdl_ros doctor --peer HOST')
+    return (', nor does one say what it does: those of this launch start or hang, or have ended '
+            f'as their lines say; discovery range {quoted(scope)}: actors on other hosts need '
+            f'{advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
 
 
 def listen_to_states(node: Node) -> tuple[Mapping[str, str], Callable[[], object]]:
