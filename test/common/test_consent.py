@@ -395,7 +395,7 @@ def test_a_link_that_becomes_slower_little_by_little_is_no_clock_that_was_set():
         # Who pauses begins again, whatever the link was before.
         times = [times[-1] + 1.25 + step / 4 for step in range(8)]
         assert [is_late(made, 2.0) for made in times] == [True] * 4 + [False] * 4, slope
-    # A clock that was set back by tenths of a second, and commands that take a little longer or not.
+    # A clock that was set back by tenths of a second; some commands take a little longer.
     sender = '/set'
     assert not any(is_late(step / 4, 0.05 * (step % 2)) for step in range(1, 9))
     late = [is_late(step / 4 - 0.625, 0.625 + 0.05 * (step % 2)) for step in range(9, 17)]
