@@ -379,3 +379,24 @@ def test_a_command_that_was_held_up_is_told_by_its_stamp_whatever_the_clocks_sho
     for number in range(1000):  # senders can invent names
         delay(1.0, 1.0, f'/{number}')
     assert delay(22.0, 30.0) == 0.0
+
+
+def test_a_link_that_becomes_slower_little_by_little_is_no_clock_that_was_set():
+    detector = DelayDetector(0.5)
+
+    def is_late(made, taken):
+        return bool(detector.delay(sender, made, made + taken))
+
+    for slope in (1 / 64, 1 / 8, 1 / 4, 2.0):
+        sender = f'/slope_{slope}'
+        times = [step / 16 for step in range(1, round(32 / slope) + 1)]
+        obeyed = [slope * made for made in times if not is_late(made, slope * made)]
+        assert 0.4 < max(obeyed) < 0.7, slope
+        # Who pauses begins again, whatever the link was before.
+        times = [times[-1] + 1.25 + step / 4 for step in range(8)]
+        assert [is_late(made, 2.0) for made in times] == [True] * 4 + [False] * 4, slope
+    # A clock that was set back by tenths of a second; some commands take a little longer.
+    sender = '/set'
+    assert not any(is_late(step / 4, 0.05 * (step % 2)) for step in range(1, 9))
+    late = [is_late(step / 4 - 0.625, 0.625 + 0.05 * (step % 2)) for step in range(9, 17)]
+    assert late == [True] * 4 + [False] * 4

@@ -17,7 +17,7 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from std_msgs.msg import Header
 
 from vdl_ros.msg import MotorCommand
-from vdl_ros.nodes import arm_driver
+from vdl_ros.nodes import arm_driver, stop
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 
@@ -233,6 +233,20 @@ def test_killed_launch_ends_the_driver(person, bench):
     person.go_on()
     person.until(lambda: not person.driver.nodes('arm_driver'), 'the end')
     assert bench.data[-1] == '000000'
+
+
+def test_a_stop_that_the_arm_does_not_take_is_said_in_the_terminal(
+        person, bench, node_here, monkeypatch):
+    monkeypatch.setattr(stop, '_PATIENCE_S', 3.0)
+    person.start_here()
+    person.move()
+    bench.fail('timeout')
+    terminal = node_here(stop.StopNode)
+    person.until(lambda: not terminal.is_running, 'the answer')
+    bench.fail('')  # else the guardian would go on
+    assert terminal.end() == 1
+    assert person.stop_states[-1].engaged
+    assert 'whether the motors are off is not known' in terminal.output
 
 
 def test_lifecycle_states(person, bench):

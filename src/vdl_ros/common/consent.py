@@ -35,8 +35,9 @@ _PAUSE_S, _DRAIN_S = 0.1, 0.1
 # What a person did so long ago moves nothing any more, s.
 _OLD_S = 0.2
 
-# If a sender's commands are late for so long, its clock was set, s. Of so many senders.
-_CLOCK_SET_S, _SENDERS = 1.0, 64
+# If a sender's commands are late for so long, by the same to within so much, its clock was set, s.
+# Of so many senders.
+_CLOCK_SET_S, _EQUAL_S, _SENDERS = 1.0, 0.1, 64
 # How far clocks drift apart, s per s.
 _DRIFT = 1e-3
 
@@ -206,7 +207,7 @@ class DelayDetector:
         if not sender or not stamp:
             return 0.0
         now = min(clocks, key=lambda each: abs(each - stamp))
-        found = self._senders.pop(sender, None) or _Sender(stamp, now, now - stamp)
+        found = self._senders.pop(sender, None) or _Sender(stamp, now, now - stamp, now - stamp)
         self._senders[sender] = found
         if len(self._senders) > _SENDERS:
             del self._senders[next(iter(self._senders))]
@@ -219,28 +220,34 @@ class _Sender:
 
     Attributes:
         stamp, arrived: of the last one in time, and of the last one.
-        usual: arrival less stamp of the quickest ones; clocks drift apart.
-        late_since, late_by: since when commands are late, one after the other and all by so much.
+        taken: arrival less stamp of the last one.
+        usual: that of the quickest ones; clocks drift apart.
+        set_at, set_by: when the clock seems to have been set, and what ``taken`` became.
     """
 
     stamp: float
     arrived: float
+    taken: float
     usual: float
-    late_since: float = math.inf
-    late_by: float = math.inf
+    set_at: float = math.inf
+    set_by: float = 0.0
 
     def delay(self, stamp: float, now: float, max_delay: float) -> float:
-        since, self.arrived = now - self.arrived, now
-        delay = now - stamp - self.usual
+        since, jump = now - self.arrived, now - stamp - self.taken
+        self.arrived, self.taken = now, now - stamp
+        delay = self.taken - self.usual
         if delay > max_delay and stamp != self.stamp:
-            if since > max_delay or abs(delay - self.late_by) > 0.5 * max_delay:
-                # A link that becomes slower and slower is no clock that was set.
-                self.late_since, self.late_by = now, delay
-            if now - self.late_since < _CLOCK_SET_S:
+            # Within a link that becomes slower and slower nothing jumps. Who has paused begins
+            # again, whatever the link was before.
+            if jump > max_delay or since - jump > _CLOCK_SET_S:
+                self.set_at, self.set_by = now, self.taken
+            elif abs(self.taken - self.set_by) > _EQUAL_S:
+                self.set_at = math.inf
+            if now - self.set_at < _CLOCK_SET_S:
                 return delay
-            self.usual = now - stamp
-        self.stamp, self.late_by = stamp, math.inf
-        self.usual = min(now - stamp, self.usual + _DRIFT * max(0.0, since))
+            self.usual = self.taken
+        self.stamp, self.set_at = stamp, math.inf
+        self.usual = min(self.taken, self.usual + _DRIFT * max(0.0, since))
         return 0.0
 
 

@@ -1,6 +1,6 @@
 """Engages the emergency stop of the arm, or releases it with ``release`` (docs/arm.md).
 
-Exit status 1: no driver answers, or the stop that was seen is not released.
+Exit status 1: no driver answers, the arm does not, or the stop that was seen is not released.
 """
 
 import argparse
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from rclpy.executors import Executor
 
-from vdl_ros.msg import EmergencyStopState
-from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import moves, stop_request
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.process import EXIT_OK, split_words
 
@@ -29,8 +30,12 @@ class StopNode(BaseNode):
         super().__init__()
         self._release = release
         self._state: EmergencyStopState | None = None
+        # Whether the arm has taken a command since then, and it has all motors off.
+        self._are_off = False
         self._requests = self.pub('arm/emergency_stop')
         self.sub('arm/emergency_stop_state', self._on_state)
+        # The driver repeats what the arm follows, if the arm takes it. Not what it took earlier.
+        self.sub('arm/motors_sent', self._on_sent, qos.COMMAND)
         if not release:
             self._request()
 
@@ -45,6 +50,8 @@ class StopNode(BaseNode):
             # Of another stop, a release may be on its way.
             own = self._release or state.sender == self.get_fully_qualified_name()
             if state.engaged is not self._release and own:
+                if not (self._release or self._are_off):
+                    continue
                 self.get_logger().info('the emergency stop is ' + (
                     'engaged: all motors are off' if state.engaged else 'released'))
                 return EXIT_OK
@@ -57,11 +64,18 @@ class StopNode(BaseNode):
                 return EXIT_NOT_DONE
         if not stop.is_set():
             topic = self.resolve_topic_name('arm/emergency_stop_state')
-            self.get_logger().error(f'no driver has answered on {topic} for {_PATIENCE_S:g} s')
+            is_engaged = not self._release and self._state is not None and self._state.engaged
+            self.get_logger().error(
+                'the emergency stop is engaged; whether the motors are off is not known: the arm '
+                'does not answer' if is_engaged else
+                f'no driver has answered on {topic} for {_PATIENCE_S:g} s')
         return EXIT_NOT_DONE
 
     def _on_state(self, message: EmergencyStopState) -> None:
-        self._state = message
+        self._state, self._are_off = message, False
+
+    def _on_sent(self, message: MotorCommand) -> None:
+        self._are_off = not moves(message)
 
     def _request(self, releases: EmergencyStopState | None = None) -> None:
         self._requests.publish(stop_request(

@@ -270,6 +270,8 @@ def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
     arm.bench.fail('unplugged')
     arm.run(0.5, Motors(base=1))
     assert order[-1] == 0.4, 'its state while disconnected is unknown'
+    arm.run(1.0)
+    assert order[-1] == 0.05, 'then it should be off'
     arm.bench.fail('')
     arm.run(0.5)
     assert order[-1] == 0.0
@@ -593,6 +595,16 @@ def test_attempts_to_reconnect_are_spaced_and_say_each_problem_once(make):
     arm.bench.fail('')
     arm.run(0.5)
     assert (arm.driver.state, arm.driver.locked_out) == ('inactive', {})
+
+
+def test_motors_that_may_be_on_are_stopped_soon_however_rarely_a_missing_arm_is_looked_for(make):
+    arm = make(reconnect_period=10.0)
+    arm.run(0.3, Motors(base=1))
+    arm.bench.fail('timeout')
+    arm.run(0.3)
+    arm.bench.fail('')
+    arm.run(0.12)
+    assert (arm.motors, arm.driver.state) == (Motors(), 'active')
 
 
 def test_dead_guardian_is_replaced_with_motors_off(make):

@@ -266,7 +266,7 @@ class ArmTopics:
                       for each in (message.header.stamp, self._node.stamp())), time.time())
         if motors.moving and (delay or self._standstill.recent):
             self.driver.keep_off(motors, sender)
-            why = (f'it came {delay:.1f} s later after its stamp than the one before' if delay else
+            why = (f'it came {delay:.1f} s later after its stamp than others did' if delay else
                    f'as this node has stood still for more than {self._max_gap:g} s')
             self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, {why}')
             return
