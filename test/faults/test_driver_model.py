@@ -33,7 +33,7 @@ class World:
         self.rng, self.now, self.ticked = rng, 100.0, 100.0
         self.config = SafetyConfig(
             command_timeout=rng.uniform(0.05, 1.0), refresh_period=rng.uniform(0.02, 0.5),
-            reconnect_period=rng.uniform(0.05, 0.5), return_weight=rng.uniform(1.0, 3.0),
+            return_weight=rng.uniform(1.0, 3.0),
             **{f'{name}_max_run_time': rng.uniform(0.05, 2.0) for name in JOINTS})
         # The guardian.
         self.alive = False
@@ -72,7 +72,7 @@ class World:
 
     def connect(self):
         if self.failing and self.rng.random() < 0.5:
-            self.excuse(self.config.reconnect_period)
+            self.excuse(AGAIN_S)
             raise DeviceMissingError('no such USB device')
         return self
 

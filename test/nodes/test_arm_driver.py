@@ -4,6 +4,7 @@ import itertools
 import os
 import pty
 import signal
+import termios
 import time
 from types import SimpleNamespace
 
@@ -197,14 +198,15 @@ def test_paused_terminal_does_not_prevent_the_stop(person, bench):
     person.until(lambda: person.state == 'active', 'active')
     person.move()
     begin = time.monotonic()
-    os.write(master, b'\x13')
-    # Ctrl-S: writing a line now blocks. Two senders cause a warning while motors are on.
+    # As by Ctrl-S, but at once.
+    termios.tcflow(slave, termios.TCOOFF)
+    # Writing a line now blocks. Two senders cause a warning while motors are on.
     rounds = itertools.count()
     person.hold(lambda: next(rounds) == 4, 'two rounds', ('/one', '/two'), base=1)
     # The guardian stops past a driver that waits.
     person.stopped(begin, ('/one', '/two'), past=person.process.pid)
     assert bench.data[-1] == '000000'
-    os.write(master, b'\x11')
+    termios.tcflow(slave, termios.TCOON)
     person.publish()
     person.move()
     os.close(master)

@@ -33,9 +33,6 @@ class SafetyConfig:
     refresh_period: float = setting(
         0.2, 'Period of repeating the last command, to detect a disconnected arm.', minimum=0.02,
         maximum=5.0, unit='s')
-    reconnect_period: float = setting(
-        0.25, 'Time between attempts to find an arm that is missing; one that is there and fails '
-        'is tried every 0.1 s.', minimum=0.05, maximum=10.0, unit='s')
     base_max_run_time: float = setting(15.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
     shoulder_max_run_time: float = setting(10.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
     elbow_max_run_time: float = setting(18.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
@@ -88,7 +85,7 @@ _ROUNDING_S = 1e-6
 _BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
 # How much later than this process the guardian switches off after the last command, s.
 _LATE_S = 0.05
-# Time between attempts to stop motors that may be on, s.
+# Time between attempts to reach an arm that has failed: its motors may be on, s.
 _AGAIN_S = 0.1
 
 
@@ -474,11 +471,8 @@ class ArmDriver:
                 # started each attempt stops the motors, and this process hears who stops them.
                 self._guard.start()
         except (ArmUsbError, GuardianError) as error:
-            period = self._config.reconnect_period
-            if not isinstance(error, DeviceMissingError):
-                # It is there: its motors may be on.
-                period = min(period, _AGAIN_S)
-            self._next_try = self._clock() + period
+            # Soon: its motors may be on, also while a hub that resets hides it.
+            self._next_try = self._clock() + _AGAIN_S
             # The disconnection itself was logged already.
             if type(error) is not DeviceMissingError and str(error) != self.fault:
                 self.fault = str(error)
