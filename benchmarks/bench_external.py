@@ -3,7 +3,8 @@
 ``--record`` lets the policy that ships show the twin one place instead, as a person would by
 ``record_episodes``; docs/external_policies.md has the commands in between. ``--python`` is an
 interpreter with LeRobot and rclpy, ``--policy`` what LeRobot trained, ``--dataset`` from what.
-Switches are changes of a motor's command in a second. Run it in the repository.
+Switches are changes of a motor's command in a second; jerk is the root mean square of that of the
+joints, and late the share of the robot's ticks without an action. Run it in the repository.
 """
 
 import argparse
@@ -17,14 +18,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import rclpy
 from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from statistics_msgs.msg import MetricsMessage
 from std_msgs.msg import String
 
 from benchmarks import report
 from benchmarks.graph import launched, own_domain
 from vdl_ros.msg import Episode, MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.ros.messages.joint_messages import seconds
 
 #: The place that the arm reaches, m in ``base_link``.
 PLACE = (0.22, 0.08, 0.12)
@@ -48,16 +53,37 @@ class Twin:
         self._processes = processes
         self.episodes: list[Episode] = []
         self.commands: list[MotorCommand] = []
-        self.status = ''
+        # Stamps, s, and velocities of the joints, rad/s.
+        self.velocities: list[tuple[float, list[float]]] = []
+        self.status, self.late = '', 0.0
         self._executor = rclpy.executors.SingleThreadedExecutor(context=context)
         self._executor.add_node(node)
         self._subscriptions = [
             qos.sub(node, 'episodes', self.episodes.append),
             qos.sub(node, 'arm/motors_sent', self.commands.append),
+            qos.sub(node, 'arm/joint_states', self._on_joints),
+            qos.sub(node, '/statistics', self._on_statistics),
             qos.sub(node, 'robot/status', self._on_status)]
 
     def _on_status(self, message: String) -> None:
         self.status = message.data
+
+    def _on_joints(self, message: JointState) -> None:
+        self.velocities.append((seconds(message.header.stamp), list(message.velocity)))
+
+    def _on_statistics(self, message: MetricsMessage) -> None:
+        if message.metrics_source == 'late_actions':
+            self.late += message.statistics[0].data
+
+    @property
+    def jerk(self) -> float:
+        """Of the joints, rad/s^3."""
+        times, velocities = (np.array(each) for each in zip(*self.velocities, strict=True))
+        period = float(np.median(np.diff(times)))
+        # Not where the twin was placed anew.
+        steady = np.abs(np.diff(times, 2)) < 1e-6
+        found = np.diff(velocities, 2, axis=0)[steady] / period**2
+        return float(np.sqrt(np.mean(found**2)))
 
     def spin(self) -> None:
         self._executor.spin_once(timeout_sec=0.02)
@@ -130,7 +156,8 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
     return {**cell._asdict(), 'episodes': len(episodes),
             'successes': sum(each.success == 1 for each in episodes),
             'steps': statistics.median(each.length for each in episodes),
-            'switches': round(switches / (steps / 10.0), 2)}
+            'switches': round(switches / (steps / 10.0), 2), 'jerk': round(robot.jerk, 2),
+            'late': round(robot.late / (steps + robot.late), 3)}
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -151,11 +178,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the table of all cells."""
     return '\n'.join(report.table(
-        ('rows', 'delay, ms', 'combined', 'success', 'steps, median', 'switches/s'),
+        ('rows', 'delay, ms', 'combined', 'success', 'steps, median', 'late, %', 'switches/s',
+         'jerk, rad/s^3'),
         [(str(each['rows']), str(each['delay']),
           'newest' if each['ensemble'] < 0.0 else 'ensemble',
           f'{each["successes"]} of {each["episodes"]}',
-          f'{each["steps"]:.0f}', f'{each["switches"]:.1f}') for each in found['cells']]))
+          f'{each["steps"]:.0f}', f'{100.0 * each["late"]:.0f}', f'{each["switches"]:.1f}',
+          f'{each["jerk"]:.0f}') for each in found['cells']]))
 
 
 def main() -> int:
