@@ -29,8 +29,9 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.learning.demonstrations import Demonstrations
-from vdl_ros.robots.contract import Reading, known_contracts, read_contract
+from vdl_ros.robots.contract import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
+from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros.messages.images import to_compressed_image, to_image

@@ -5,8 +5,9 @@ import yaml
 from robot_contract import GOOD
 
 from vdl_ros.play.policy_resetter import PolicyResetter
-from vdl_ros.robots.contract import ContractError, Reading, read_contract
+from vdl_ros.robots.contract import ContractError, read_contract
 from vdl_ros.robots.episode import State
+from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
 

@@ -18,7 +18,6 @@ from vdl_ros.robots.contract import (
     ImageTopic,
     LateAction,
     Limit,
-    Reading,
     StopTopic,
     Success,
     Takeover,
@@ -28,6 +27,7 @@ from vdl_ros.robots.contract import (
 )
 from vdl_ros.robots.episode import ResetError, Resetter, State, StopState
 from vdl_ros.robots.observer import Observer
+from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Measured, Task, make_task, with_arguments
 

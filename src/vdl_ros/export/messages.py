@@ -25,10 +25,8 @@ from vdl_ros.robots.contract import (
     Contract,
     ContractError,
     Feature,
-    ReadingError,
-    read_feature,
-    read_part,
 )
+from vdl_ros.robots.readings import ReadingError, read_feature, read_part
 
 # Times of captured frames only number them.
 _FIRST_NS, _PERIOD_NS = 10**9, 33_333_333

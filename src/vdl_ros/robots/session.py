@@ -18,10 +18,11 @@ from vdl_ros.common.consent import (
 )
 from vdl_ros.robots.classifier import Classifier, SuccessInPictures
 from vdl_ros.robots.confirmation import Confirmation
-from vdl_ros.robots.contract import Contract, Limit, Reading
+from vdl_ros.robots.contract import Contract, Limit
 from vdl_ros.robots.episode import Aim, Episode, ResetError, Resetter, Result, State, StopState
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.positions import Positions
+from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.takeover import Takeover, allowed
 from vdl_ros.robots.task import HISTORY, Measured, Task
 

@@ -8,7 +8,8 @@ from typing import Any
 from vdl_ros.bags.reader import BagError
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
-from vdl_ros.robots.contract import ContractError, follow
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.readings import follow, named, read_feature
 from vdl_ros.ros.bags.bag_writer import message_class
 
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
@@ -39,7 +40,7 @@ def feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callabl
     if feature.key and 'name' not in kind.get_fields_and_field_types():
         raise ContractError(f'{where}: key: {feature.key!r} is not allowed: {kind.__name__} has '
                             'no field "name"')
-    return partial(contracts.read_feature, feature)
+    return partial(read_feature, feature)
 
 
 def field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
@@ -79,7 +80,7 @@ def part_writer(where: str, kind: Any, part: contracts.ActionPart) -> Callable[[
     def write(message: Any, value: float) -> None:
         if point is not None and not message.points:
             message.points.append(point())
-        names, holder = contracts.named(message)
+        names, holder = named(message)
         if part.key not in names:
             names.append(part.key)
         write_at(holder, value / part.scale, names.index(part.key))

@@ -25,14 +25,9 @@ from std_srvs.srv import Trigger
 
 from vdl_ros.common.images import ImageError, pixels_of
 from vdl_ros.robots import contract as contracts
-from vdl_ros.robots.contract import (
-    TRAJECTORY,
-    Contract,
-    ContractError,
-    ReadingError,
-    read_part,
-)
+from vdl_ros.robots.contract import TRAJECTORY, Contract, ContractError
 from vdl_ros.robots.observer import frame
+from vdl_ros.robots.readings import Reading, ReadingError, read_part
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
@@ -207,7 +202,7 @@ class RobotTopics:
         # Why the latest message of each topic that was refused was so, without numbers.
         self._refusals: dict[str, str] = {}
         # Images that have come since the last tick, the newest of each, not decoded yet.
-        self._images: dict[str, tuple[contracts.Reading, Any]] = {}
+        self._images: dict[str, tuple[Reading, Any]] = {}
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
         self._alone_at = time.monotonic() + (
@@ -348,7 +343,7 @@ class RobotTopics:
         except ReadingError as error:
             self._refuse(topic, error)
             return
-        reading = contracts.Reading(values, stamp, max(0.0, lag), now, wall)
+        reading = Reading(values, stamp, max(0.0, lag), now, wall)
         if isinstance(topic, contracts.ImageTopic):
             self._images[key] = reading, message
             return
