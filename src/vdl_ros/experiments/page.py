@@ -38,16 +38,20 @@ _HEAD = '''<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-:root { color-scheme: light; --blue: #1f6feb; --grey: #57606a; --line: #d0d7de }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; margin: 2rem auto;
-  max-width: 66rem; padding: 0 1rem }
+:root { color-scheme: light dark; --blue: #1f6feb; --grey: #57606a; --line: #d0d7de;
+  --text: #1f2328; --back: #fff; --block: #f6f8fa }
+@media (prefers-color-scheme: dark) { :root { --blue: #4493f8; --grey: #9198a1; --line: #3d444d;
+  --text: #f0f6fc; --back: #0d1117; --block: #151b23 } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back);
+  margin: 2rem auto; max-width: 66rem; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
 p.note, td.note { color: var(--grey) }
 div.wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .3rem .8rem .3rem 0; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap } th:first-child, td:first-child, td.text { text-align: left }
-img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem .8rem;
+tr.best { font-weight: 600 } img { max-width: 100%; height: auto; background: #fff }
+pre { background: var(--block); padding: .6rem .8rem;
   overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere }
 .bar { display: inline-block; height: .8rem; background: var(--blue); vertical-align: middle }
 </style>'''
@@ -120,15 +124,20 @@ def deliver_experiment(
     folder, spec = runner.folder, runner.spec
     ranked = sorted(outcomes, key=lambda each: (
         each.value is None, -(each.value or 0.0), each.number))
-    names = list(spec.search.spaces) if spec.search and mode != 'train' else []
+    spaces = spec.search.spaces if spec.search and mode != 'train' else {}
+    names = list(spaces)
     scored = ('fitness', *PARTS, 'final_return')
     write_table(folder / 'experiment_df.csv', ('trial', 'state', *scored, *names), *((
         each.number, each.state, *(each.record.get(part, '') for part in scored),
         *(each.values.get(name, '') for name in names)) for each in ranked))
     best = ranked[0] if ranked and ranked[0].value is not None else None
     graph = folder / 'experiment_graph.png'
-    if names and best:
-        draw_experiment(ranked, names, graph)
+    # What is the same in all trials explains nothing.
+    shown_names = [name for name in names if len({
+        each.values.get(name) for each in ranked if each.value is not None}) > 1]
+    if shown_names and best:
+        draw_experiment(ranked, shown_names, graph, [
+            name for name in shown_names if spaces[name].log])
     counts = {state: sum(each.state == state for each in ranked)
               for state in ('complete', 'pruned', 'failed')}
     shown = ', '.join(f'{count} {state}' for state, count in counts.items() if count) or 'none'
@@ -137,7 +146,7 @@ def deliver_experiment(
         f'<p>{_text(spec.subject)}; {mode}, {spec.meta.sessions} '
         f'session{"s" * (spec.meta.sessions > 1)} a trial; trials: {shown}'
         f'{"" if complete else "; not complete yet"}.</p>',
-        *_parts(runner, ranked, names, importance, graph)]
+        *_parts(runner, ranked, shown_names, importance, graph)]
     write_text(folder / 'index.html', '\n'.join([
         _HEAD, f'<title>{_text(spec.name)}</title>', '</head>', '<body>', *body, '</body>',
         '</html>', '']))
@@ -166,16 +175,26 @@ def _parts(
         yield curves
     yield '<h2>Trials</h2>'
     parts = (*(('fitness', *PARTS) if reference else ()), 'final_return')
-    yield '<div class="wide">' + _table(
-        [_cells(('trial', 'state', *(each.replace('_', ' ') for each in parts), *names), 'th'),
-         *(f'<td>{each.number}</td><td class="text">{each.state}</td>'
-           + _cells(each.record.get(part) for part in parts)
-           + _cells(each.values.get(name) for name in names)
-           + (f'<td class="note text">{_text(each.error)}</td>' if each.error else '')
-           for each in ranked)]) + '</div>'
+    commands = {each.number: '\n'.join(map(
+        reproducing_command, runner.sessions(each.number, each.values))) for each in ranked}
+    best = ranked[0].number if ranked and ranked[0].value is not None else None
+    yield _note('The best trial is the first. Its command is shown where the mouse rests.')
+    yield '<div class="wide"><table><tr>' + _cells(
+        ('trial', 'state', *(each.replace('_', ' ') for each in parts), *names), 'th') + '</tr>'
+    for each in ranked:
+        yield (f'<tr title="{_text(commands[each.number])}"'
+               f'{" class=best" * (each.number == best)}>'
+               f'<td>{each.number}</td><td class="text">{each.state}</td>'
+               + _cells(each.record.get(part) for part in parts)
+               + _cells(each.values.get(name) for name in names)
+               + (f'<td class="note text">{_text(each.error)}</td>' if each.error else '')
+               + '</tr>')
+    yield '</table></div>'
     if graph.is_file():
         yield '<h2>Results by setting</h2>'
-        yield _note(f'A dot is a trial, coloured by its {"fitness" if reference else "return"}.')
+        yield _note(f'A dot is a trial, coloured by its {"fitness" if reference else "return"}; '
+                    'the best has a circle. Settings that are the same in all trials are left '
+                    'out.')
         yield _image(graph.read_bytes(), 'png', 'results by setting')
     if importance:
         yield '<h2>Importance of settings</h2>'
@@ -188,10 +207,8 @@ def _parts(
     yield '<h2>Commands</h2>'
     yield _note('Each repeats a session from its start, to the bit on the same machine; one that '
                 'was interrupted went on from a checkpoint with new episodes.')
-    for each in ranked:
-        lines = '\n'.join(map(reproducing_command, runner.sessions(each.number, each.values)))
-        yield (f'<details><summary>trial {each.number}</summary><pre>{_text(lines)}</pre>'
-               '</details>')
+    for number, lines in commands.items():
+        yield f'<details><summary>trial {number}</summary><pre>{_text(lines)}</pre></details>'
 
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:

@@ -17,7 +17,7 @@ import json
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -205,6 +205,8 @@ _COLOR, _GREY = '#1f6feb', '#57606a'
 _SMOOTH = 0.02
 # Least span of the axis of fitness and its parts, to each side.
 _SPAN = 0.1
+# The circle around the best trial.
+_BEST = '#d1242f'
 
 
 def curve_of(label: str, sessions: Sequence[Path]) -> Curve | None:
@@ -252,21 +254,30 @@ def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) ->
                     note='line: interquartile mean; band: 95 % bootstrap interval')
 
 
-def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Path) -> None:
-    """Draw a dot for each complete trial: a row for what it scored, a column for each setting."""
+def draw_experiment(
+    outcomes: Sequence[Outcome], names: Sequence[str], path: Path,
+    logarithmic: Container[str] = (),
+) -> None:
+    """Draw a dot for each complete trial: a row for what it scored, a column for each setting.
+
+    The best, which is the first, has a circle. What is the same in all trials is no row.
+    """
     complete = [each for each in outcomes if each.value is not None]
     has_fitness = all('fitness' in each.record for each in complete)
-    rows = ('fitness', *PARTS) if has_fitness else ('final_return',)
+    rows = ['fitness', *(part for part in PARTS if len({
+        each.record[part] for each in complete}) > 1)] if has_fitness else ['final_return']
     size = (1.2 + 2.4 * len(names), 0.8 + (1.5 if has_fitness else 2.6) * len(rows))
     figure = Figure(figsize=size, dpi=110, layout='constrained')
     grid = figure.subplots(len(rows), len(names), squeeze=False, sharex='col', sharey='row')
     colors = [each.value for each in complete]
     for column, name in enumerate(names):
-        x = _positions(grid[-1, column], name, [each.values[name] for each in complete])
+        x = _positions(grid[-1, column], name, [each.values[name] for each in complete],
+                       name in logarithmic)
         for row, part in enumerate(rows):
             axes = grid[row, column]
             y = [each.record[part] for each in complete]
             axes.scatter(x, y, c=colors, cmap='viridis', s=28, edgecolors='white', linewidths=0.5)
+            axes.scatter(x[:1], y[:1], s=110, facecolors='none', edgecolors=_BEST, linewidths=1.5)
             axes.grid(alpha=0.25)
             if column == 0:
                 axes.set_ylabel(part.replace('_', ' '))
@@ -278,11 +289,13 @@ def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Pat
     save_figure(figure, path)
 
 
-def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
+def _positions(
+    axes: Axes, name: str, values: Sequence[object], logarithmic: bool,
+) -> list[float]:
     axes.set_xlabel(name)
     if all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
         numbers = [float(each) for each in values]  # type: ignore[arg-type]
-        if min(numbers) > 0 and max(numbers) >= 20 * min(numbers):
+        if min(numbers) > 0 and (logarithmic or max(numbers) >= 20 * min(numbers)):
             axes.set_xscale('log')
         else:
             axes.xaxis.set_major_locator(MaxNLocator(3))
