@@ -69,6 +69,9 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
     page = (folder / 'index.html').read_text()
     assert 'Two &lt;settings&gt;.' in page
     assert page.count('data:image/') == 2
+    assert f'class=best><td>{summary["best"]["trial"]}</td>' in page
+    # Its command where the mouse rests, and below.
+    assert page.count('--seed 1') == 4
     assert not any(word in page for word in ('http://', 'https://', '<script', str(specs.parent)))
     # The same command finds all of it complete, and enjoy the best of it.
     capsys.readouterr()
