@@ -1,5 +1,8 @@
 """Contracts: what is read, what an include replaces, and the line for each mistake."""
 
+import math
+
+import numpy as np
 import pytest
 import yaml
 from msgspec.structs import asdict
@@ -7,6 +10,8 @@ from robot_contract import GOOD
 
 from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import (
+    ActionPart,
+    Actions,
     ContractError,
     ServiceReset,
     TrajectoryReset,
@@ -148,3 +153,13 @@ def test_functions_come_from_a_file_beside_the_contract(write):
         line = refused(make_task, contract)
         assert f'mine.yaml: reward: {function}' in line
         assert reason in line
+
+
+def test_the_neutral_action_is_exact_and_what_is_far_outside_is_the_nearest():
+    part = {'name': 'a', 'field': 'x', 'unit': '', 'low': -1.0, 'high': 0.85}
+    for neutral in (0.0, 0.3, -1.0):
+        actions = Actions(topic='a', type='b/msg/C', parts=(
+            ActionPart(**part, neutral=neutral),))
+        assert actions.values(actions.chosen(np.array([neutral]))[0]).tolist() == [neutral]
+    levels = ActionPart(name='a', field='x', unit='', levels=(-1.0, 0.0, 1.0))
+    assert levels.nearest(np.array([1e17, math.inf, -1e17, 0.4])).tolist() == [2, 2, 0, 1]
