@@ -60,6 +60,21 @@ def test_who_goes_to_the_target_and_stays_reaches_it():
     assert total > 5.0
 
 
+def test_a_persons_target_stays_in_the_next_episodes_and_is_within_reach():
+    task, random = make_task(find_contract('so101_sim')), np.random.default_rng(1)
+    values = dict.fromkeys(JOINTS[:5], 0.2)
+    begun = Measured(values, {}, {'joints': 0.0}, 0.0, np.zeros((3, 5)))
+    for _ in range(20):
+        task.begin(begun, random)
+        place = task.target
+        task.aim(place, values)
+        task.begin(begun, random)
+        assert task.target is place
+        task._is_asked = False
+    with pytest.raises(ValueError, match='no pose that was tried comes nearer than 53 cm'):
+        task.aim(np.array([1.0, 0.0, 0.2]), values)
+
+
 @pytest.mark.parametrize('name', ['so101_positions_sim', 'so101_pick'])
 def test_what_a_person_showed_was_to_get_where_it_ended(name):
     task = make_task(find_contract(name))

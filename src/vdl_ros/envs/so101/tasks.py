@@ -1,6 +1,8 @@
 """The tasks *reach* and *pick* of the SO-101, for contracts and environments alike."""
 
+import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,6 +26,8 @@ _FAR, _FINE = 0.5, 0.05
 _LOWEST = np.array([-1.2, -1.0, -1.0, -0.8, 0.0, 0.0])
 _HIGHEST = np.array([1.2, 1.0, 1.2, 1.3, 0.0, 0.0])
 _HEIGHT = 0.03
+# Poses whose places stand for all, and how near to one of them a person's target is, m.
+_TRIED, _NEAR = 4000, 0.03
 
 
 class _SO101Task(PlaceTask):
@@ -64,6 +68,21 @@ def _way(begin: Array, end: Array) -> list[float]:
 _NONE = np.zeros(1, np.intp)
 
 
+def _draw(arm: SO101Twin, random: np.random.Generator) -> Array:
+    """Return the place of the tool in a random pose above the table, float64 [3], m."""
+    while True:
+        place = arm.tool_at(random.uniform(_LOWEST, _HIGHEST))
+        if place[2] > _HEIGHT and not arm.collides():
+            return place
+
+
+@functools.cache
+def _places() -> Array:
+    """Return places that the tool reaches, float64 [N, 3], m."""
+    arm, random = SO101Twin(), np.random.default_rng(0)
+    return np.array([_draw(arm, random) for _ in range(_TRIED)])
+
+
 class Reach(_SO101Task):
     """The tool reaches a random place; the reward is that of the OWI-535, without travel."""
 
@@ -71,12 +90,21 @@ class Reach(_SO101Task):
     goals = (*(f'tool_{axis}' for axis in 'xyz'), *(
         f'target_{axis}_{scale}' for scale in ('far', 'fine') for axis in 'xyz'))
 
+    # Whether the target is a person's.
+    _is_asked = False
+
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         super().begin(measured, random)
-        while True:
-            self.target = self._arm.tool_at(random.uniform(_LOWEST, _HIGHEST))
-            if self.target[2] > _HEIGHT and not self._arm.collides():
-                return
+        if not self._is_asked:
+            self.target = _draw(self._arm, random)
+
+    def aim(self, place: Array, values: Mapping[str, float]) -> None:
+        away = float(np.linalg.norm(_places() - place, axis=1).min())
+        if away > _NEAR:
+            raise ValueError(f'no pose that was tried comes nearer than {100.0 * away:.0f} cm to '
+                             'the target')
+        self._forget()
+        self.target, self._is_asked, self.distance = place, True, math.nan
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
         self._forget()
