@@ -70,13 +70,14 @@ def test_demonstrated_forces_are_learned_in_units_of_the_policy(tmp_path):
     assert np.unique(inbox.get(0.0).arrays['actions']).tolist() == [0.75]
 
 
-def test_chunks_are_of_one_episode_and_are_cloned(demonstrations, tmp_path):
+def test_chunks_are_of_one_episode_and_are_cloned(demonstrations, tmp_path, capsys):
     folder = write(tmp_path / 'data', np.zeros((5, 4)), [[each] for each in (0, 1, 1, 0, 1)],
                    [0, 0, 0, 1, 1])
     spaces = factory.spaces(EnvConfig(env_id='CartPole-v1'))
     found = load_demonstrations(folder, 'CartPole-v1', spaces, {}, chunk=3)
     assert found.actions.tolist() == [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]]
     assert clone(demonstrations, tmp_path / 'bc', '--chunk', '3', '--total_steps', '100000') == 0
+    assert re.search(r'/s   loss -?\d\.\d{4}\n', capsys.readouterr().out)
     assert returns_of(tmp_path / 'bc/checkpoint.pt') > 400.0, 'of 500'
 
 

@@ -200,12 +200,17 @@ class RunReporter:
         left_s, mean_return, success = self._left(now), progress.mean_return, progress.success_rate
         left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
         shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
-        line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
-                f'{_rate(rates["steps"]):>7}/s   return {shown:>7}   '
+        told = (f'return {shown:>7}   '
                 f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
                 f'{_takeovers(progress.takeovers)}'
                 f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
-                f'lost {progress.totals["lost"]}'
+                f'lost {progress.totals["lost"]}')
+        if learner.config.algorithm == 'bc':
+            # Nobody acts.
+            loss = self.scalars.get('losses/loss')
+            told = 'loss -' if loss is None else f'loss {loss:.4f}'
+        line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
+                f'{_rate(rates["steps"]):>7}/s   {told}'
                 f'{self._evaluations.text if self._evaluations else ""}')
         if reaction := in_ms(progress.reaction_time.summary()):
             line += (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
