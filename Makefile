@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder -q --no-header
 
-.PHONY: help setup train test test-fast test-all faults soak docs lint clean
+.PHONY: help setup wheel train test test-fast test-all faults soak docs lint clean
 
 help:
 	@echo 'make train      train the arm to reach, one learner, two actors; ARGS="env_id:=CartPole-v1"'
@@ -19,6 +19,7 @@ help:
 	@echo 'make test-all   lint, then every test, slow ones too'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
 	@echo 'make soak       let a training and the arm run for an hour: nothing may grow; MINUTES=2'
+	@echo 'make wheel      build the part without ROS for pip, build/wheel'
 	@echo 'make docs       build the documentation as a site, build/site/docs/index.html'
 	@echo 'make setup      install requirements and build'
 	@echo 'make lint       ruff, mypy, import-linter'
@@ -26,6 +27,12 @@ help:
 
 setup:
 	@$(PYTHON) bootstrap
+
+# A build that is left would give its files to the next one.
+wheel: setup
+	@source setup.bash && rm -rf build/lib && \
+		uv build --quiet --wheel --no-build-isolation --out-dir build/wheel . && \
+		rm -rf build/lib build/bdist.* src/vdl_ros.egg-info && ls build/wheel/*.whl
 
 train: setup
 	@source setup.bash && exec ros2 launch vdl_ros train.launch.py video:=true $(ARGS)

@@ -29,6 +29,15 @@ setup(
     package_dir={'': 'src'},
     packages=find_packages('src'),
     python_requires='>=3.10',
+    # Where vdl_ros/common/files.py finds them.
+    data_files=[(f'share/vdl_ros/{folder.relative_to(ROOT)}', files)
+                for top in ('config', 'models', 'urdf', 'specs')
+                for folder in sorted({each.parent for each in (ROOT / top).rglob('*')})
+                if (files := [str(each.relative_to(ROOT)) for each in sorted(folder.iterdir())
+                              if each.is_file()])],
+    entry_points={'console_scripts': [
+        'vdl_train = vdl_ros.local_training:main', 'vdl_experiment = vdl_ros.tools.experiment:main',
+    ]},
     install_requires=section('torch') + section('python'),
     extras_require={name: section(name) for name in (
         'arm', 'export', 'onnx', 'atari', 'box2d', 'worlds', 'wandb', 'trackio', 'mlflow',
