@@ -36,8 +36,8 @@ setup(
                 if (files := [str(each.relative_to(ROOT)) for each in sorted(folder.iterdir())
                               if each.is_file()])],
     entry_points={'console_scripts': [
-        'vdl_train = vdl_ros.local_training:main', 'vdl_experiment = vdl_ros.tools.experiment:main',
-    ]},
+        'vdl_train = vdl_ros.local_training:main',
+        'vdl_experiment = vdl_ros.tools.experiment:main']},
     install_requires=section('torch') + section('python'),
     extras_require={name: section(name) for name in (
         'arm', 'export', 'onnx', 'atari', 'box2d', 'worlds', 'wandb', 'trackio', 'mlflow',
