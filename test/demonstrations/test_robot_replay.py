@@ -205,7 +205,7 @@ def live_steps(contract, speeds, commands):
 
 
 def test_positions_that_a_robot_was_sent_are_its_actions_live_and_in_a_bag(tmp_path):
-    part = {'unit': '', 'low': -1, 'high': 1, 'field': 'positions', 'step': 0.25}
+    part = {'unit': 'm/s', 'low': -1, 'high': 1, 'field': 'positions', 'step': 0.25}
     (tmp_path / 'rewards.py').write_text(
         'def speed(before, after):\n    return before["speed"] + 2.0 * after["speed"]\n')
     path = tmp_path / 'mine.yaml'

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.play.external_policy import Answer, Chunks, Told, make_measured_task
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.robots.task import HISTORY, Measured
@@ -22,6 +23,7 @@ def test_a_policy_is_told_features_in_their_units_ages_and_the_target():
     task.begin(measured, np.random.default_rng(0))
     observation = task.observe(measured)
     assert observation.shape == task.observation_space.shape
+    assert not number_error(observation), 'although a joint is not measured'
     told = json.loads(msgspec.json.encode(Told.of(
         observation, OWI535, 'a.7', True, {'camera': '/camera/image_raw'})))
     assert told == {

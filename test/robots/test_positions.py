@@ -77,6 +77,8 @@ def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
     ({'part': {'neutral': 0.05}}, 'neutral: 0.05 is not allowed: 0, with change_of'),
     ({'part': {'position_of': 'speed', 'step': 0.1}}, "position_of: 'speed' is not allowed: only"),
     ({'part': {'change_of': '', 'position_of': 'speed'}}, 'step: 0.0 is not allowed: above 0'),
+    ({'part': {'unit': 'km/h'}}, "change_of: 'speed' is not allowed: a feature with the scale"),
+    ({'part': {'scale': 2.0}}, "change_of: 'speed' is not allowed: a feature with the scale"),
     ({'part': {'step': 0.1}}, 'step: 0.1 is not allowed: above 0 with position_of, and only'),
     ({'part': {'key': 'x', 'index': 0}}, 'index: 0 is not allowed: only one of key and index'),
     ({'echo': 'sent'}, "sender: 'sent' is not allowed: '', as echo, with change_of")])

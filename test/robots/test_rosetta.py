@@ -68,10 +68,14 @@ def test_a_contract_of_rosetta_is_one_with_what_it_lacks(read):
     ({'bounds': {'position.pan': 90}}, {}, 'bounds: position.pan: 90 is not allowed: .low, high'),
     ({'step': None}, {}, 'step: missing: how far position.pan moves in a step'),
     ({}, {'actions': {'action': [STATE, STATE]}}, 'theirs.yaml: actions: 2 channels are not'),
-    ({}, {'actions': {'action': {'channel': {
-        'topic': '/cmd_vel', 'type': 'geometry_msgs/msg/Twist', 'safety': 'hold'},
-        'select': ['linear.x'], 'apply': [{'clamp': {'min': -1, 'max': 1}}]}}},
-     '/cmd_vel: safety: hold is not allowed'),
+    *(({}, {'actions': {'action': {'channel': {'topic': '/cmd', 'type': kind, 'safety': safety},
+                                   'select': [label], 'apply': [{'clamp': {'min': -1, 'max': 1}}]}
+                        }}, f'/cmd: {label}: safety: {safety} is not allowed: zeros, or positions')
+      for kind, label, safety in (
+          ('geometry_msgs/msg/Twist', 'linear.x', 'hold'),
+          ('std_msgs/msg/Float64MultiArray', 'position.pan', 'none'),
+          ('sensor_msgs/msg/JointState', 'velocity.pan', 'none'),
+          ('sensor_msgs/msg/JointState', 'position.gripper', 'zeros'))),
     ({}, {'observations': {'observation.state': STATE | {'apply': ['rotate']}}},
      "observation.state: apply: 'rotate' is not allowed: rad2deg, clamp"),
     ({}, {'observations': {'observation.state': STATE | {'channel': STATE['channel'] | {

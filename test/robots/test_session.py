@@ -199,6 +199,23 @@ def test_positions_are_held_while_nothing_else_is_commanded(robot):
     assert len(robot.sent) == count
 
 
+def test_the_silence_of_a_person_leaves_a_position_where_it_is(robot):
+    turn = ActionPart(name='turn', field='velocities', key='b', unit='', low=-1.0, high=1.0)
+    robot = robot(
+        actions=replace(POSITIONS, parts=(*POSITIONS.parts, turn)), takeovers=True,
+        takeover=Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD, parts=(
+            TakeoverPart(name='turn', field='axes', index=1),)))
+    robot.start()
+    robot.session.on_person(np.array([0.0, 0.5]), robot.now)
+    found = []
+    for _ in range(5):
+        robot.session.act(np.array([0.5, 0.0]), robot.now)
+        found.append(robot.tick())
+    np.testing.assert_allclose([each.executed for each in found], [
+        *[[0.1, 0.5]] * 3, *[[0.1, 0.0]] * 2], atol=1e-6)
+    assert all(np.isfinite(each.observation).all() for each in found)
+
+
 def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):
     robot = robot()
     for _ in range(10):

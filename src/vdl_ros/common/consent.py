@@ -241,7 +241,7 @@ class _Sender:
             # again, whatever the link was before.
             if jump > max_delay or since - jump > _CLOCK_SET_S:
                 self.set_at, self.set_by = now, self.taken
-            elif abs(self.taken - self.set_by) > _EQUAL_S:
+            elif abs(self.taken - self.set_by) > min(_EQUAL_S, 0.5 * max_delay):
                 self.set_at = math.inf
             if now - self.set_at < _CLOCK_SET_S:
                 return delay

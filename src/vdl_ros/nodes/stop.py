@@ -30,6 +30,8 @@ class StopNode(BaseNode):
         super().__init__()
         self._release = release
         self._state: EmergencyStopState | None = None
+        # Whether the driver has taken this stop: another one may follow.
+        self._is_taken = release
         # Whether the arm has taken a command since then, and it has all motors off.
         self._are_off = False
         self._requests = self.pub('arm/emergency_stop')
@@ -48,8 +50,7 @@ class StopNode(BaseNode):
             if state is None:
                 continue
             # Of another stop, a release may be on its way.
-            own = self._release or state.sender == self.get_fully_qualified_name()
-            if state.engaged is not self._release and own:
+            if state.engaged is not self._release and self._is_taken:
                 if not (self._release or self._are_off):
                     continue
                 self.get_logger().info('the emergency stop is ' + (
@@ -73,6 +74,7 @@ class StopNode(BaseNode):
 
     def _on_state(self, message: EmergencyStopState) -> None:
         self._state, self._are_off = message, False
+        self._is_taken |= message.sender == self.get_fully_qualified_name()
 
     def _on_sent(self, message: MotorCommand) -> None:
         self._are_off = not moves(message)

@@ -13,12 +13,15 @@ from gymnasium import spaces
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import MAX_NUMBER
 from vdl_ros.common.schema import converted
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.task import Measured, Task, make_task, task_of
 
 # Actions of an answer, and numbers of one of them.
 _MAX_ACTIONS, _MAX_NUMBERS = 1000, 1000
+# In an observation, which has no NaN: not measured.
+_UNKNOWN = -MAX_NUMBER
 # Observations whose answers may still come.
 _MAX_ASKED = 1000
 
@@ -34,9 +37,10 @@ class _MeasuredTask(Task):
     def observe(self, measured: Measured) -> NDArray[Any]:
         super().observe(measured)
         target = [math.nan] * 3 if self.target is None else self.target
-        return np.array([
+        return np.nan_to_num([
             *(measured.values[each.name] for each in self.contract.features),
-            *(measured.ages[key] for key in self.contract.inputs), *target, measured.time])
+            *(measured.ages[key] for key in self.contract.inputs), *target, measured.time],
+            nan=_UNKNOWN)
 
 
 def make_measured_task(contract: Contract) -> Task:
@@ -78,7 +82,7 @@ class Told(msgspec.Struct):
         cls, observation: NDArray[np.float64], contract: Contract, name: str, is_first: bool,
         images: Mapping[str, str],
     ) -> 'Told':
-        values = observation.tolist()
+        values = np.where(observation == _UNKNOWN, math.nan, observation).tolist()
         features, inputs = len(contract.features), len(contract.inputs)
         target = values[-4:-1]
         return cls(

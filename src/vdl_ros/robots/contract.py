@@ -435,8 +435,13 @@ class Contract(_Section, kw_only=True):
         for index, each in enumerate(self.actions.parts):
             if each.feature:
                 key = 'change_of' if each.change_of else 'position_of'
-                _check_name(f'actions: parts[{index}]: {key}', each.feature, [
+                place = f'actions: parts[{index}]: {key}'
+                _check_name(place, each.feature, [
                     feature.name for feature in self.features if not feature.optional])
+                of = self.features[names.index(each.feature)]
+                if (of.scale, of.unit) != (each.scale, each.unit):
+                    raise _refusal(place, each.feature, 'a feature with the scale and unit of '
+                                   f'the part, {each.scale:g} and {each.unit!r}')
         for part in self.takeover.parts if self.takeover else ():
             _check_name('takeover: parts: name', part.name,
                         [each.name for each in self.actions.parts], 'actions')

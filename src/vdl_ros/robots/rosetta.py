@@ -101,16 +101,18 @@ def _actions(
         raise ValueError(f'{where}: actions: {len(entries)} channels are not allowed: 1')
     entry, = entries
     channel, parts = entry.channel, []
-    measured = {feature['name'] for feature in features}
+    measured = {feature['name'] for feature in features if 'key' in feature}
     for label, number in _numbers(entry, f'{where}: actions').items():
         part = {'name': label, **_keys(label, number, bounds, where)}
-        if channel.type == _NAMED and label in measured:
+        is_position = number.place['field'] == 'position' and 'key' in number.place
+        if is_position and label in measured:
             if step is None:
                 raise ValueError(f'step: missing: how far {label} moves in a step at most')
             part |= {'position_of': label, 'step': step}
-        elif channel.safety == 'hold':
-            raise ValueError(f'{where}: {channel.topic}: safety: hold is not allowed: only for '
-                             f'positions of {_NAMED} that are observed, too')
+        elif is_position or channel.safety != 'zeros':
+            # It has to be known by what nothing moves.
+            raise ValueError(f'{where}: {channel.topic}: {label}: safety: {channel.safety} is not '
+                             f'allowed: zeros, or positions of {_NAMED} that are observed, too')
         parts.append(part)
     return {'topic': channel.topic, 'type': channel.type, 'parts': parts}
 
@@ -123,7 +125,7 @@ def _numbers(entry: _Entry, where: str) -> dict[str, _Number]:
                          'no decoder or encoder of its own')
     for operator in entry.apply:
         if operator == 'rad2deg':
-            scale = _DEGREES
+            scale, low, high = _DEGREES, low * _DEGREES, high * _DEGREES
         elif isinstance(operator, dict) and isinstance(found := operator.get('clamp'), dict):
             low, high = (float(found.get(name, math.nan)) for name in ('min', 'max'))
         else:

@@ -392,7 +392,8 @@ class Session:
         own = self._contract.takeover
         if (self.state is State.RUNNING and not self._rests(self._in_force)
                 and self._takeover.is_left(now, own.timeout if own else YIELD_S)):
-            self._takeover.on_stop(self._neutral, now)
+            self._takeover.on_stop(
+                self._positions.allowed(self._neutral, self._values()), now)
             self._command(self._neutral)
 
     def tick(self, now: float, *, is_received: bool = True, problem: str = '') -> None:

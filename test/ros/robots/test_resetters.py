@@ -49,6 +49,19 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end_and_ends_with_the_env
     assert paths[0].points[0].time_from_start.sec == 2
 
 
+def test_a_robot_that_takes_positions_is_stopped_in_its_reset_by_where_it_is(peer, robot, act):
+    paths = peer.listen(JointTrajectory, 'path', qos.COMMAND)
+    robot.commands.append(0.1)
+    agent = act(TRAJECTORY | {'actions': GOOD['actions'] | {'parts': [
+        GOOD['actions']['parts'][0] | {'low': -0.1, 'high': 0.1, 'change_of': 'speed'}]}})
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: paths, 'a trajectory')
+        agent.end()
+        peer.until(lambda: len(paths) > 1, 'another one')
+    assert (list(paths[-1].points[0].positions), paths[-1].points[0].time_from_start.sec) == (
+        [0.1], 0)
+
+
 def test_a_person_confirms_each_reset(peer, robot, act, launch):
     # A machine that stands still loses no episode, which would need another confirmation.
     agent = act({

@@ -27,7 +27,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import ROBOT_ENVIRONMENT
 from vdl_ros.ros.messages.images import to_compressed_image
 from vdl_ros.ros.robots.robot_graph import RobotGraph
-from vdl_ros.ros.robots.robot_topics import RobotInterfaces
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
 
 
 def lost(step):
@@ -198,13 +198,19 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
 
 def test_nothing_moves_without_who_acts_and_after_that_before_a_person_confirms(
         peer, robot, act, printed):
-    program = SimpleNamespace(has_acted=False, reason='no program', problem=lambda: program.reason)
+    program = SimpleNamespace(
+        has_acted=False, rests=False, reason='no program', problem=lambda: program.reason)
     agent = act({'episode_steps': 10_000, 'program': program})
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: 'robot/mine waits: no program' in printed(), 'the reason')
         assert not any(robot.commands)
         program.reason = ''
         peer.until(lambda: 0.5 in robot.commands, 'motion, unasked')
+        # Whatever the action is meanwhile.
+        program.rests = True
+        peer.until(lambda: robot.commands[-1] == 0.0, 'the neutral action')
+        program.rests = False
+        peer.until(lambda: robot.commands[-1] == 0.5, 'motion')
         program.has_acted, program.reason = True, 'it is gone'
         robot.until_still()
         program.reason = ''
@@ -255,7 +261,9 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(
         peer, robot, act, is_discovered, monkeypatch):
     if not is_discovered:
         # DDS may take seconds.
-        monkeypatch.setattr(Node, 'get_publishers_info_by_topic', lambda *_: [])
+        for kind in 'publishers', 'subscriptions':
+            monkeypatch.setattr(Node, f'get_{kind}_info_by_topic', lambda *_: [])
+        monkeypatch.setattr(RobotTopics, 'is_received', lambda _: True)
     first = act()
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: len(first.steps) > 3, 'steps')

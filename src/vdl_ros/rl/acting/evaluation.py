@@ -172,7 +172,9 @@ class _ActionChange:
         self, observations: NDArray[Any], is_reset: NDArray[Any], rewards: NDArray[Any],
     ) -> NDArray[Any]:
         actions = self._act(observations, is_reset, rewards)
-        self._pair, self._goes_on = (self._pair[1], actions), ~is_reset
+        self._pair = self._pair[1], actions
+        # Players of a match act in spaces of their own.
+        self._goes_on = ~is_reset & isinstance(actions, np.ndarray)
         return actions
 
     def add(self, ignored: NDArray[np.bool_]) -> None:

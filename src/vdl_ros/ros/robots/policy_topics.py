@@ -43,6 +43,7 @@ class PolicyTopics:
     Attributes:
         delays: steps from an observation to its answer, of the latest ones.
         has_acted: whether this program has answered.
+        rests: whether the latest action is the neutral one, for want of another.
     """
 
     def __init__(
@@ -60,11 +61,9 @@ class PolicyTopics:
         # latest one.
         self._told = String()
         self._waits_since, self._told_at = math.inf, -math.inf
-        self.has_acted = False
+        self.has_acted, self.rests = False, True
         self._start, self._count = secrets.token_hex(4), 0
         self._step = 0
-        # Positions to stay at: the latest action's, or where the episode began.
-        self._rest = np.array(contract.actions.neutral)
         self.delays: deque[int] = deque(maxlen=_ANSWERS)
         self._received = threading.Condition()
         self._publisher = node.pub(OBSERVATION)
@@ -105,19 +104,14 @@ class PolicyTopics:
         """Return the action [1, ...] for an observation of ``make_measured_task``, [1, ...]."""
         actions = self._contract.actions
         found = self._ask(observations[0], bool(is_reset[0]))
-        if found is not None:
-            self._rest = np.where(np.isnan(actions.neutral), found, actions.neutral)
-        chosen = actions.chosen(self._rest if found is None else found)
+        self.rests = found is None
+        chosen = actions.chosen(np.nan_to_num(actions.neutral) if found is None else found)
         return chosen[:, 0] if actions.is_discrete and len(actions.parts) == 1 else chosen
 
     def _ask(self, observation: NDArray[Any], is_first: bool) -> NDArray[np.float64] | None:
         name = f'{self._start}.{self._count}'
         self._count += 1
         told = Told.of(observation, self._contract, name, is_first, self._images)
-        if is_first:
-            self._rest = np.array([
-                told.state[part.position_of] if part.position_of else part.neutral
-                for part in self._contract.actions.parts])
         begun = time.monotonic()
         with self._received:
             if is_first:

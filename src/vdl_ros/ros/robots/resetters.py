@@ -29,6 +29,8 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.robot_topics import resolve_service
 
+# Time to come to where the robot is, s.
+_HOLD_S = 0.1
 
 def check_reset(contract: Contract) -> None:
     if isinstance(contract.reset, PolicyReset):
@@ -48,7 +50,9 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
     if isinstance(contract.reset, ServiceReset):
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
-        return (_ByAction if contract.reset.action else _ByTopic)(contract.reset, node, full)
+        if contract.reset.action:
+            return _ByAction(contract.reset, node, full)
+        return _ByTopic(contract.reset, node, full, contract.actions.sends_positions)
     if isinstance(contract.reset, PolicyReset):
         return PolicyResetter(contract, contract.reset)
     if isinstance(contract.reset, str):
@@ -122,10 +126,13 @@ class _ByTrajectory(Resetter):
 
 
 class _ByTopic(_ByTrajectory):
-    """Publishes the trajectory."""
+    """Publishes the trajectory; a robot that ``holds`` positions is stopped by one of these."""
 
-    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
+    def __init__(
+        self, reset: TrajectoryReset, node: Node, full: Callable[[str], str], holds: bool,
+    ) -> None:
         super().__init__(reset)
+        self._holds, self._values = holds, dict[str, float]()
         self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._is_sent = False
 
@@ -134,6 +141,7 @@ class _ByTopic(_ByTrajectory):
         self._is_sent = False
 
     def is_done(self, values: dict[str, float]) -> bool:
+        self._values = values
         if not self._is_sent and self._publisher.get_subscription_count():
             self._is_sent = True
             self._publisher.publish(self._message())
@@ -141,9 +149,13 @@ class _ByTopic(_ByTrajectory):
             values, '' if self._is_sent else f'nobody follows {self._publisher.topic_name}')
 
     def cancel(self) -> None:
-        if self._is_sent:
-            # One without points stops a controller.
-            self._publisher.publish(JointTrajectory())
+        if not self._is_sent:
+            return
+        # One without points stops a controller of motors; one of positions refuses it.
+        names = [*self._reset.positions]
+        self._publisher.publish(trajectory_message(
+            names, [[self._values[name] for name in names]], [_HOLD_S],
+        ) if self._holds else JointTrajectory())
 
 
 class _ByAction(_ByTrajectory):

@@ -118,7 +118,11 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Command all robots that run, and return what they show at their next tick."""
         assert self._graph is not None
         thinking = time.monotonic() - self._returned
-        self._graph.act(np.stack([self._contract.actions.values(each) for each in actions]))
+        values = np.stack([self._contract.actions.values(each) for each in actions])
+        if self._agent is not None and self._agent.rests:
+            # No action of the space stands for it, if it is to stay.
+            values[:] = self._contract.actions.neutral
+        self._graph.act(values)
         results = self._wait()
         while not any(results):
             results = self._wait()

@@ -39,8 +39,9 @@ _PROCESS = uuid.uuid4().hex
 class Agent(Protocol):
     """Who acts, if it may be gone although :meth:`RobotGraph.act` is called."""
 
-    #: Whether it has acted since it was there.
+    #: Whether it has acted since it was there; and whether what it gives is the neutral action.
     has_acted: bool
+    rests: bool
 
     def problem(self) -> str:
         """Return why nobody acts, or ''; it is asked again and again."""
@@ -199,7 +200,7 @@ class RobotGraph:
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
             self._look_for_clocks()
-            others = [self._earlier(robot.topic) for robot in self._robots]
+            others = [self._earlier(*robot.shared) for robot in self._robots]
             for robot, session, other in zip(self._robots, self._sessions, others, strict=True):
                 robot.look_for_stops()
                 if other:
@@ -256,17 +257,22 @@ class RobotGraph:
         for session in self._sessions:
             session.stop()
 
-    def _earlier(self, topic: str) -> str:
+    def _earlier(self, commands: str, measured: str) -> str:
         """Return the environment that was first to act on a robot, '' if it is this one."""
-        if topic not in self._own:
-            # Faster than the discovery of DDS, for those of this host.
-            path = state_file(self._node, 'robots', self._node.resolve_topic_name(topic))
-            try:
-                self._own[topic] = lock_folder(path.parent, f'{path.stem}.lock')
-            except InUseError:
-                return f'{ROBOT_ENVIRONMENT}of this host'
-        names = [each.node_name for each in self._node.get_publishers_info_by_topic(
-            self._node.resolve_topic_name(topic)) if each.node_name.startswith(ROBOT_ENVIRONMENT)]
+        node = self._node
+        commands, measured = map(node.resolve_topic_name, (commands, measured))
+        for topic in commands, measured:
+            if topic not in self._own:
+                # Faster than the discovery of DDS, for those of this host.
+                path = state_file(node, 'robots', topic)
+                try:
+                    self._own[topic] = lock_folder(path.parent, f'{path.stem}.lock')
+                except InUseError:
+                    return f'{ROBOT_ENVIRONMENT}of this host'
+        names = [each.node_name for each in (
+            *node.get_publishers_info_by_topic(commands),
+            *node.get_subscriptions_info_by_topic(measured))
+            if each.node_name.startswith(ROBOT_ENVIRONMENT)]
         first = min(names, key=lambda name: name[len(ROBOT_ENVIRONMENT):].zfill(24), default='')
         return first if first and first != self._node.get_name() else ''
 

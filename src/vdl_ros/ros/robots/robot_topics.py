@@ -212,6 +212,8 @@ class RobotTopics:
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
+        #: Those that tell who else has this robot, which may be commanded on several.
+        self.shared = self.topic, self.full(next(iter(contract.topics.values())).topic)
         self._publisher = node.create_publisher(interfaces.action, self.topic, qos.MOTORS)
         self._target, self._status = (
             qos.pub(node, each, name=self.full(each)) for each in (TARGET, STATUS))
