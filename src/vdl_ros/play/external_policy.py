@@ -37,10 +37,10 @@ class _MeasuredTask(Task):
     def observe(self, measured: Measured) -> NDArray[Any]:
         super().observe(measured)
         target = [math.nan] * 3 if self.target is None else self.target
-        return np.nan_to_num([
+        found = np.array([
             *(measured.values[each.name] for each in self.contract.features),
-            *(measured.ages[key] for key in self.contract.inputs), *target, measured.time],
-            nan=_UNKNOWN)
+            *(measured.ages[key] for key in self.contract.inputs), *target, measured.time])
+        return np.where(np.isnan(found), _UNKNOWN, found)
 
 
 def make_measured_task(contract: Contract) -> Task:
