@@ -50,7 +50,7 @@ def _remove_other_messages(root: Path) -> None:
         built = (root / 'install' / 'vdl_ros' / 'share' / 'vdl_ros' / kind).glob(f'*.{kind}')
         if any(not (root / kind / each.name).is_file() for each in built):
             for folder in ('build', 'install'):
-                shutil.rmtree(root / folder / 'vdl_ros')
+                shutil.rmtree(root / folder / 'vdl_ros', ignore_errors=True)
 
 
 def remove_dead_links(folder: Path) -> None:

@@ -251,6 +251,21 @@ def test_a_stop_that_the_arm_does_not_take_is_said_in_the_terminal(
     assert 'whether the motors are off is not known' in terminal.output
 
 
+def test_a_stop_is_done_when_the_arm_has_taken_it_although_another_one_followed(
+        person, bench, node_here):
+    person.start_here()
+    person.move()
+    bench.fail('timeout')
+    terminal = node_here(stop.StopNode)
+    person.until(lambda: any(each.sender == '/stop' for each in person.stop_states), 'the stop')
+    person.stop()
+    person.until(lambda: person.stop_states[-1].sender == '/person', 'another one')
+    bench.fail('')
+    person.until(lambda: not terminal.is_running, 'the answer')
+    assert terminal.end() == 0, terminal.output
+    assert 'all motors are off' in terminal.output
+
+
 def test_lifecycle_states(person, bench):
     person.start_here('autostart:=false', ready='')
     assert person.state == 'unconfigured'

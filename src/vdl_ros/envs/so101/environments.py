@@ -67,7 +67,8 @@ class SO101Env(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._positions.forget()
         self._history, self._steps = deque[NDArray[np.float64]](maxlen=HISTORY), 0
         rest = self._positions.allowed(
-            np.array(self._contract.actions.neutral), self._measure().values)
+            np.array(self._contract.actions.neutral),
+            dict(zip(JOINTS, self._twin.joint_positions.tolist(), strict=True)))
         self._history.extend([rest] * HISTORY)
         self._before = self._measure()
         self._task.begin(self._before, self.np_random)
