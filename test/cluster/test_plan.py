@@ -6,11 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from vdl_ros.cluster.control import without
 from vdl_ros.cluster.plan import ClusterConfig, Row, make_plan
-from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.settings import SettingError
 
@@ -110,45 +108,3 @@ def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
     assert variables['SET_UP'] == 'yes'
     assert not {'ROS_DISCOVERY_SERVER', 'ROS_SUPER_CLIENT'} & set(variables)
     assert variables['ROS_STATIC_PEERS'] == '10.9.9.2;10.9.9.3;10.9.9.4'
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
-    """With programs for those of SLURM; a real one has not been tried."""
-    write_programs(tmp_path, {
-        'scontrol': '#!/bin/bash\nprintf "n1\\nn2\\nn3\\nn4\\n"\n',
-        # A file each: what is written at once by several would be mixed.
-        'scancel': '#!/bin/bash\necho "scancel $*" > log.$$\n',
-        'srun': '#!/bin/bash\nprintf "%s\\n" "$*" > log.$$\n'})
-    script = batch_script(plan(first={'env_kwargs': HOSTILE}))
-    subprocess.run(
-        ['bash'], input=script, text=True, cwd=tmp_path, check=True,
-        env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '5', 'SLURM_JOB_NODELIST': 'x'})
-    log = ''.join(path.read_text() for path in tmp_path.glob('log.*'))
-    assert '#SBATCH --nodes=4\n' in script
-    assert '#SBATCH --gpus-per-node=2\n' in script
-    assert log.count('ROS_STATIC_PEERS=n1;n2;n3;n4 ros2 launch vdl_ros') == 5
-    assert log.count('group_address:=n1:29400') == 2
-    assert f'env_kwargs:={HOSTILE}' in log
-    second = next(line for line in log.splitlines() if 'logs/learner_1.log' in line)
-    assert '--nodelist=n2' in second
-    assert 'CUDA_VISIBLE_DEVICES=0,1' in second
-    assert 'scancel --signal=INT 5' in log
-
-
-def test_the_kubernetes_manifest_has_a_job_for_each_task():
-    """Read as YAML; a real cluster has not been tried."""
-    service, volume, *jobs = yaml.safe_load_all(manifest(plan(first={'env_kwargs': HOSTILE}), 'i'))
-    assert (service['kind'], volume['kind']) == ('Service', 'PersistentVolumeClaim')
-    assert [job['metadata']['name'] for job in jobs] == [
-        'lab-learner-0', 'lab-learner-1', 'lab-actor-0', 'lab-actor-1', 'lab-actor-2']
-    pods = [job['spec']['template']['spec'] for job in jobs]
-    first, second = (pod['containers'][0] for pod in pods[:2])
-    assert f'env_kwargs:={HOSTILE}' in first['command']
-    assert 'group_address:=learner-0.lab:29400' in second['command']
-    assert {'name': 'ROS_STATIC_PEERS', 'value': 'learner-0.lab;learner-1.lab'} in second['env']
-    assert second['resources'] == {'limits': {'nvidia.com/gpu': 2}}
-    assert {pod['subdomain'] for pod in pods} == {service['metadata']['name']}
-    assert service['spec']['selector'].items() <= \
-        jobs[0]['spec']['template']['metadata']['labels'].items()

@@ -1,1 +1,1 @@
-"""Trainings over several hosts: the hosts file, what runs where, ssh, schedulers."""
+"""Trainings over several hosts: the hosts file, what runs where, ssh."""

@@ -2,8 +2,8 @@
 
 ``start`` starts learners and actors on their hosts and returns, ``--watch`` stays until the
 training ends or Ctrl-C and then stops all, as ``cluster.launch.py`` does. ``status`` shows what
-runs where. ``stop`` ends all and brings logs and run home. ``print --slurm`` and ``print
---kubernetes`` print the same for a scheduler. See docs/cluster.md.
+runs where. ``stop`` ends all and brings logs and run home. ``--dry-run`` prints the command of
+each task, for the jobs of a scheduler too. See docs/cluster.md.
 
 Exit status: 0 if all is well; 1 if a task has failed or may run on; 2 for bad input, or hosts that
 do not answer at the start.
@@ -27,7 +27,6 @@ from vdl_ros.cluster.plan import (
     read_hosts,
     read_plan,
 )
-from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
@@ -48,7 +47,7 @@ from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import die_with_parent
 
 EXIT_FAILED = 1
-ACTIONS = ('start', 'status', 'stop', 'print')
+ACTIONS = ('start', 'status', 'stop')
 # Settings of learner 0, which sends those of the training to all others.
 FIRST = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), AttackConfig,
          RunConfig, ProcessConfig)
@@ -68,15 +67,13 @@ def _parser() -> argparse.ArgumentParser:
             f'  {each.name:<13} {each.metadata["doc"]}' for each in fields(ClusterConfig))
         + '\nall others are those of docs/settings.md')
     add = parser.add_argument
-    add('words', nargs='*', metavar='start|status|stop|print | NAME:=VALUE',
+    add('words', nargs='*', metavar='start|status|stop | NAME:=VALUE',
         help='what to do [start], and settings')
     add('--dry-run', action='store_true',
         help='print the commands for each host, and start nothing')
     add('--watch', action='store_true', help='stay: show all logs, stop all at the end')
     add('--with-parent', action='store_true',
         help='with --watch: stop all also when the process that started it dies')
-    add('--slurm', action='store_true', help='print a SLURM batch script')
-    add('--kubernetes', metavar='IMAGE', help='print a Kubernetes manifest that uses this image')
     return parser
 
 
@@ -90,8 +87,8 @@ def _act(options: argparse.Namespace) -> int:
     config = select(ClusterConfig, {
         name: settings_of(ClusterConfig)[name].parse(text) for name, text in given.items()
         if name in settings_of(ClusterConfig)})
-    if action in ('start', 'print') or options.dry_run:
-        return _begin(action, config, given, options)
+    if action == 'start' or options.dry_run:
+        return _begin(config, given, options)
     control = Control(_running(action, config), say)
     return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
 
@@ -168,17 +165,9 @@ def _running(action: str, config: ClusterConfig) -> Plan:
 
 
 def _begin(
-    action: str, config: ClusterConfig, given: Mapping[str, str], options: argparse.Namespace,
+    config: ClusterConfig, given: Mapping[str, str], options: argparse.Namespace,
 ) -> int:
     plan = _plan(config, given)
-    if action == 'print':
-        if options.slurm == bool(options.kubernetes):
-            raise SettingError('print: one of --slurm and --kubernetes IMAGE')
-        if config.discovery != 'peers':
-            raise SettingError(f'discovery: {config.discovery!r} is not allowed with print: '
-                               "'peers'")
-        print(batch_script(plan) if options.slurm else manifest(plan, options.kubernetes), end='')
-        return 0
     if options.dry_run:
         for index, host in enumerate(plan.hosts):
             print(f'# {host}{" (this machine)" if host.here else ""}')
