@@ -93,6 +93,17 @@ class Told(msgspec.Struct):
             None if math.isnan(sum(target)) else target, dict(images))
 
 
+    @classmethod
+    def at_reset(
+        cls, contract: Contract, name: str, images: Mapping[str, str], values: Mapping[str, float],
+        ages: Mapping[str, float],
+    ) -> 'Told':
+        """Return an observation while the robot is reset, for which no action is wanted."""
+        return cls(name, True, 0.0, contract.rate,
+                   {each.name: values.get(each.name, math.nan) for each in contract.features},
+                   {key: ages.get(key, math.nan) for key in contract.inputs}, None, dict(images))
+
+
 _Row = Annotated[list[float], msgspec.Meta(max_length=_MAX_NUMBERS)]
 
 

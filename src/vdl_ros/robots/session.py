@@ -38,6 +38,8 @@ _AGENT_S = 30.0
 _GIVE_UP_S = 10.0
 # Incidents that wait to be told.
 _INCIDENTS = 8
+#: Values by feature, in their units, and the ages of inputs, s.
+Seen = tuple[dict[str, float], dict[str, float]]
 _NO_AGENT = f'the agent gave no action for {_AGENT_S:g} s'
 
 
@@ -623,6 +625,12 @@ class Session:
             {key: each.frame for key, each in readings.items() if each.frame is not None})
         self._observer.tick(measured)
         return measured
+
+    def at_reset(self, now: float) -> Seen | None:
+        """Return what is measured if the robot is being reset."""
+        if self.state not in (State.RESETTING, State.SETTLING):
+            return None
+        return self._values(), {key: each.age(now) for key, each in self._readings.items()}
 
     def _values(self) -> dict[str, float]:
         return {name: value for each in self._readings.values()

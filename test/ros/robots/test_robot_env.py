@@ -199,7 +199,7 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
 def test_nothing_moves_without_who_acts_and_after_that_before_a_person_confirms(
         peer, robot, act, printed):
     program = SimpleNamespace(
-        has_acted=False, rests=False, reason='no program', problem=lambda: program.reason)
+        has_acted=False, rests=False, reason='no program', problem=lambda at_reset: program.reason)
     agent = act({'episode_steps': 10_000, 'program': program})
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: 'robot/mine waits: no program' in printed(), 'the reason')

@@ -17,6 +17,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.play.external_policy import Answer, Chunks, Told
 from vdl_ros.robots.contract import Contract
+from vdl_ros.robots.session import Seen
 from vdl_ros.ros.base_node import BaseNode
 
 OBSERVATION, ACTION = 'play/observation', 'play/action'
@@ -78,8 +79,12 @@ class PolicyTopics:
             self._waits_since, self.has_acted = math.inf, True
             self._received.notify()
 
-    def problem(self) -> str:
-        """Return why nobody acts, or ''; a program that is silent is asked once more."""
+    def problem(self, at_reset: Seen | None) -> str:
+        """Return why nobody acts, or ''; a program that is silent is asked once more.
+
+        So is one of which nothing is wanted during a reset, for the first of an episode: a process
+        that was killed is known to DDS for 20 s.
+        """
         topic, now = self._subscription.topic_name, time.monotonic()
         programs = self._subscription.get_publisher_count()
         if programs > 1:
@@ -88,13 +93,21 @@ class PolicyTopics:
             # Whoever comes was not asked yet.
             self._waits_since = math.inf
             return f'no program takes {self._publisher.topic_name} and answers on {topic}'
-        if now - self._waits_since <= self._horizon:
-            return ''
+        is_silent = now - self._waits_since > self._horizon
         if now - self._told_at >= _AGAIN_S:
-            self._tell(now)
-        return f'the program has not answered on {topic} for {self._horizon:g} s'
+            if at_reset is not None:
+                self._count += 1
+                self._tell(now, Told.at_reset(
+                    self._contract, f'{self._start}.r{self._count}', self._images, *at_reset))
+            elif is_silent:
+                self._tell(now)
+        return f'the program has not answered on {topic} for {self._horizon:g} s' * is_silent
 
-    def _tell(self, now: float) -> None:
+    def _tell(self, now: float, told: Told | None = None) -> None:
+        """Publish an observation, or the latest one again."""
+        if told is not None:
+            self._told = String(data=msgspec.json.encode(told).decode())
+            self._waits_since = min(self._waits_since, now)
         self._told_at = now
         self._publisher.publish(self._told)
 
@@ -117,9 +130,7 @@ class PolicyTopics:
             if is_first:
                 self._chunks.clear()
             self._step = step = self._chunks.ask(name, told.time)
-        self._told = String(data=msgspec.json.encode(told).decode())
-        self._waits_since = min(self._waits_since, begun)
-        self._tell(begun)
+        self._tell(begun, told)
         limit = _SHARE * self._contract.late.limit
         with self._received:
             while (found := self._chunks.at(step)) is None:

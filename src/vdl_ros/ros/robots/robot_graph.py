@@ -20,7 +20,7 @@ from vdl_ros.robots.classifier import Classifier
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.episode import Result
-from vdl_ros.robots.session import Session
+from vdl_ros.robots.session import Seen, Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -43,8 +43,11 @@ class Agent(Protocol):
     has_acted: bool
     rests: bool
 
-    def problem(self) -> str:
-        """Return why nobody acts, or ''; it is asked again and again."""
+    def problem(self, at_reset: Seen | None) -> str:
+        """Return why nobody acts, or ''; it is asked again and again.
+
+        ``at_reset`` is what is measured while the robot is reset, which nobody watches without it.
+        """
 
 
 class RobotGraph:
@@ -208,7 +211,8 @@ class RobotGraph:
                     session.on_other(other, self._now(), is_seen=True,
                                      commands=not self._contract.actions.sender)
         now = self._now()
-        problem = self._agent.problem() if self._agent else ''
+        # It moves one robot.
+        problem = self._agent.problem(self._sessions[0].at_reset(now)) if self._agent else ''
         if problem and self._agent and self._agent.has_acted:
             self._agent.has_acted = False
             for session in self._sessions:

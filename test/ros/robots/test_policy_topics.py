@@ -1,0 +1,59 @@
+"""Whether the program of an external policy is there, while the robot is reset, too."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from std_msgs.msg import String
+
+from vdl_ros.robots.contract import find_contract
+from vdl_ros.ros.robots import policy_topics
+
+AT_RESET = {'base': 0.5, 'shoulder': 0.1}, {'joints': 0.02}
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """Return what the program is asked, how it answers, and ``problem``, by a clock of its own."""
+    found = SimpleNamespace(now=0.0, asked=[], is_there=True)
+    node = SimpleNamespace(
+        resolve_topic_name=lambda name: f'/{name}',
+        pub=lambda name: SimpleNamespace(
+            publish=lambda message: found.asked.append(json.loads(message.data)),
+            topic_name=f'/{name}'),
+        sub=lambda name, callback: setattr(found, 'hear', callback) or SimpleNamespace(
+            get_publisher_count=lambda: int(found.is_there), topic_name=f'/{name}'))
+    monkeypatch.setattr(policy_topics, 'time', SimpleNamespace(monotonic=lambda: found.now))
+    topics = policy_topics.PolicyTopics(
+        node, find_contract('owi535'), lambda: False, horizon=2.0, ensemble=-1.0)
+
+    def problem(now, at_reset=AT_RESET):
+        found.now = now
+        return topics.problem(at_reset)
+
+    found.problem, found.topics = problem, topics
+    return found
+
+
+def answer(program):
+    program.hear(String(data=json.dumps(
+        {'id': program.asked[-1]['id'], 'actions': [[0.0] * 4]})))
+
+
+def test_a_program_is_asked_during_a_reset_and_counts_as_gone_without_an_answer(program):
+    assert program.problem(0.0) == ''
+    told, = program.asked
+    assert told['is_first']
+    assert told['state'] == AT_RESET[0] | {'elbow': None, 'wrist': None, 'gripper': None}
+    assert program.problem(0.5) == ''
+    assert len(program.asked) == 1, 'once a second'
+    answer(program)
+    assert program.topics.has_acted, 'a person confirms if it is gone'
+    assert program.problem(1.0) == program.problem(2.9) == ''
+    assert 'has not answered' in program.problem(3.1), 'the question at 1.0'
+    # The reset has ended, and the same question is asked again.
+    assert 'has not answered' in program.problem(4.2, None)
+    assert program.asked[-1] == program.asked[-2]
+    answer(program)
+    assert program.problem(4.3, None) == ''
+    assert not program.topics.delays, 'no action of a step'
