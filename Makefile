@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder -q --no-header
 
-.PHONY: help setup wheel train test test-fast test-all faults soak docs lint clean
+.PHONY: help setup wheel check-wheel train test test-fast test-all faults soak docs lint clean
 
 help:
 	@echo 'make train      train the arm to reach, one learner, two actors; ARGS="env_id:=CartPole-v1"'
@@ -19,7 +19,7 @@ help:
 	@echo 'make test-all   lint, then every test, slow ones too'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
 	@echo 'make soak       let a training and the arm run for an hour: nothing may grow; MINUTES=2'
-	@echo 'make wheel      build the part without ROS for pip, build/wheel'
+	@echo 'make wheel      build the part without ROS for pip, build/wheel; make check-wheel tries it'
 	@echo 'make docs       build the documentation as a site, build/site/docs/index.html'
 	@echo 'make setup      install requirements and build'
 	@echo 'make lint       ruff, mypy, import-linter'
@@ -33,6 +33,17 @@ wheel: setup
 	@source setup.bash && rm -rf build/lib && \
 		uv build --quiet --wheel --no-build-isolation --out-dir build/wheel . && \
 		rm -rf build/lib build/bdist.* src/vdl_ros.egg-info && ls build/wheel/*.whl
+
+# In an environment of its own, with any Python and any versions: OTHER=python3.13 WITH='numpy<2 gymnasium<1.2'
+check-wheel: wheel
+	@source setup.bash && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+		uv venv --quiet --python $(or $(OTHER),python3) "$$folder" && \
+		uv pip install --quiet --python "$$folder/bin/python" build/wheel/*.whl $(patsubst %,'%',$(WITH)) && \
+		cd "$$folder" && unset PYTHONPATH && \
+		bin/vdl_train --env_id CartPole-v1 --total_steps 30000 --run_dir run && \
+		bin/python -c 'import sys, numpy, torch, vdl_ros; \
+			print(vdl_ros.load_policy("run").predict([0.0, 0.0, 0.1, 0.0])[0]); \
+			print("ok: Python", sys.version.split()[0], "NumPy", numpy.__version__, "PyTorch", torch.__version__)'
 
 train: setup
 	@source setup.bash && exec ros2 launch vdl_ros train.launch.py video:=true $(ARGS)
