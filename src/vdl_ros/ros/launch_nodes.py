@@ -40,7 +40,7 @@ from vdl_ros.ros.node_settings import BlackBoxConfig, ProcessConfig, RecordConfi
 from vdl_ros.ros.process import EXIT_BAD_INPUT, state_folder
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
-# update of the policy, or for a recorder with a slow disk.
+# update of the policy, or for a recorder or a black box with a slow disk.
 SAVING_S = '60'
 
 # Nodes that step environments, which may be slow to step and to close, end within 8 s, and what
@@ -158,7 +158,8 @@ def black_box(context: LaunchContext) -> list[Any]:
     given = launch_arguments.given(context, BlackBoxConfig, node='black_box')
     if given.get('black_box') == 'none':
         return []
-    box = node(context, 'black_box', given, (BlackBoxConfig, ProcessConfig), 'black_box')
+    box = node(context, 'black_box', given, (BlackBoxConfig, ProcessConfig), 'black_box',
+               sigterm_timeout=SAVING_S)
 
     def tell(event: ProcessExited, context: LaunchContext) -> None:
         pid = (box.process_details or {}).get('pid')
