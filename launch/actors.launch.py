@@ -13,6 +13,7 @@ from vdl_ros.common.settings import select, setting
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.settings import ActorConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
+from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.launch_nodes import restarted
 from vdl_ros.ros.node_settings import ONLY_ACTORS, ProcessConfig
 
@@ -41,13 +42,21 @@ def start(context):
     # train.launch.py has that of the learner.
     launch_id = (context.launch_configurations.get('launch_id')
                  or f'{ONLY_ACTORS}{secrets.token_hex(8)}')
+    relay, relayed = [], []
+    # Each policy crosses the network once.
+    if len(ranks) > 1 and reaches_other_hosts(context.environment):
+        topic = f'policy/relay_{secrets.token_hex(4)}'
+        relayed = [('policy', topic)]
+        relay = [restarted(partial(
+            launch_nodes.node, context, 'policy_relay', given, (ProcessConfig,), launch_id,
+            remappings=[('relayed_policy', topic)]), on_success=False)]
     actors = [
         restarted(partial(
             launch_nodes.node, context, 'actor', given, SETTINGS, launch_id, name=f'actor_{index}',
-            remappings=launch_nodes.of_learner(rank), actor_id=f'{prefix}_{index}',
+            remappings=[*launch_nodes.of_learner(rank), *relayed], actor_id=f'{prefix}_{index}',
         ), on_success=False)
         for index, rank in enumerate(ranks)]
-    return [*launch_nodes.announced(context), *actors, *launch_nodes.recorder(context)]
+    return [*launch_nodes.announced(context), *relay, *actors, *launch_nodes.recorder(context)]
 
 
 ARGUMENTS = [

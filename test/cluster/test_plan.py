@@ -68,6 +68,11 @@ def test_one_learner_needs_no_group_and_this_machine_no_ssh():
     found = plan(first={'resume': 'runs/before'})
     assert found.first_run_dir == 'runs/before'
     assert not any(word.startswith('run_dir') for word in found.tasks[0].command)
+    # Actors of equal rows are of one launch.
+    more = [Row('actor', 'localhost'), Row('actor', 'localhost', devices='none')]
+    *_, first, second = plan([*HERE, *more]).tasks
+    assert {'num_actors:=2', 'actor_id:=actor_0'} <= {*first.command}
+    assert {'num_actors:=1', 'actor_id:=actor_2'} <= {*second.command}
     with pytest.raises(SettingError, match="host: 'localhost' is not allowed beside other hosts"):
         plan([Row('learner', 'localhost'), Row('actor', '10.9.9.1')])
 

@@ -1,6 +1,8 @@
 """Two hosts: the learner's half and the actors' half in two network namespaces."""
 
+import json
 import os
+import subprocess
 
 import pytest
 from two_hosts import on
@@ -31,6 +33,11 @@ def test_learner_and_actors_on_two_hosts(
     if compression == 'zstd':
         # A frame has 7,056 bytes.
         assert run.summary['wire_bytes']['in'] < 1_000 * run.summary['agent_steps']
+        # Each policy crosses the link once, for both actors.
+        link = json.loads(subprocess.run(
+            ['ip', '-n', hosts[1], '-s', '-j', 'link', 'show', 'link-10.91.7'], check=True,
+            capture_output=True).stdout)[0]
+        assert link['stats64']['rx']['bytes'] < 1.5 * run.summary['wire_bytes']['out']
     actors.stop()
 
 

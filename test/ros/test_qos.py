@@ -47,8 +47,10 @@ def test_topics_with_a_fixed_name_take_type_and_profile_from_the_table():
         assert topic.value in qos.TABLE, place
         if profile:
             exceptions.add((place, topic.value, ast.unparse(*profile)))
-    # The driver needs the newest command only, and who stops the arm none of before.
+    # The driver needs the newest command only, who stops the arm none of before, and a relay the
+    # policies of all trainings.
     assert exceptions == {('arm_topics.py', 'arm/motors', 'qos.MOTORS'),
+                          ('policy_relay.py', 'policy', 'qos.LATCHED_OF_ALL'),
                           ('stop.py', 'arm/motors_sent', 'qos.COMMAND')}
     for place, call in calls('create_publisher', 'create_subscription'):
         assert not isinstance(call.args[1], ast.Constant), place

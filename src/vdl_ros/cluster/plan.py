@@ -173,10 +173,10 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One learner or actor, with the launch that starts it and starts it again, or a server.
+    """One learner, or actors, with the launch that starts them and starts them again, or a server.
 
-    ``name`` is learner_RANK, actor_INDEX or discovery; ``host`` the index of its host in the plan;
-    ``rank`` that of the learner itself, or of the actor's.
+    ``name`` is learner_RANK, actor_INDEX of the first of the actors, or discovery; ``host`` the
+    index of its host in the plan; ``rank`` that of the learner itself, or of the actors'.
     """
 
     name: str
@@ -275,10 +275,13 @@ def make_plan(
             **settings['learner' if rank else 'first'], 'learner_rank': str(rank), **group,
             **({} if rank else of_first)})
         for rank, row in enumerate(learners)]
+    # One launch for equal rows: its actors receive each policy over the network once.
+    equal: dict[tuple[Row, int], list[int]] = {}
     for index, row in enumerate(actors):
-        rank = index % len(learners)
+        equal.setdefault((row, index % len(learners)), []).append(index)
+    for (row, rank), (index, *more) in equal.items():
         tasks.append(task(row, index, rank, 'actors.launch.py', {
-            **settings['actor'], 'num_actors': '1', 'learner_rank': str(rank),
+            **settings['actor'], 'num_actors': str(1 + len(more)), 'learner_rank': str(rank),
             'actor_id': f'{ACTOR}_{index}'}))
     if server:
         # At every address: on its own host a name often stands for 127.0.1.1.
