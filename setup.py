@@ -10,15 +10,17 @@ package = ElementTree.parse(ROOT / 'package.xml').getroot()
 
 
 def section(name: str) -> list[str]:
-    """Return the package names of one section of bootstrap/requirements.txt."""
-    names: list[str] = []
+    """Return the packages of one section of bootstrap/requirements.txt, in any version."""
+    names: set[str] = set()
     current = ''
     for line in (ROOT / 'bootstrap' / 'requirements.txt').read_text().splitlines():
         if line.startswith('# ['):
             current = line[3:line.index(']')]
         elif line and not line.startswith('#') and current == name:
-            names.append(line.split('==')[0])
-    return sorted(set(names))
+            package, _, rest = line.partition('==')
+            _, semicolon, marker = rest.partition(';')
+            names.add(package + semicolon + marker)
+    return sorted(names)
 
 
 setup(
