@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from launch.actions import GroupAction, IncludeLaunchDescription
+from launch.actions import GroupAction, IncludeLaunchDescription, LogInfo
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import PathJoinSubstitution
 from launch_ros.substitutions import FindPackageShare
@@ -89,7 +89,7 @@ def start(context):
     watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
-    count, bag = given.get('num_learners', 1), select(Source, given).bag
+    bag = select(Source, given).bag
     if given.get('relearn') and not bag:
         raise SettingError('relearn: true is not allowed without bag: the bag to learn from')
     if given.get('learner_rank', 0):
@@ -99,19 +99,23 @@ def start(context):
         Path(given['resume']), given) if given.get('resume') else {}
     if resumed:
         check_unfinished(Path(given['resume']), select(TrainConfig, resumed | given).total_steps)
+    of_run = {name: resumed[name] for name in config_file.PROCESSES
+              if name in resumed and name not in given}
+    given |= of_run
+    count = given.get('num_learners', 1)
     # The launch knows both: the learner does not know what its actors have.
     verify_attack(*(select(each, resumed | given)
                     for each in (AttackConfig, TrainConfig, SurrogateConfig)))
     env_id = str(given.get('env_id') or resumed.get('env_id', ''))
     cloning = (given.get('algorithm') or resumed.get('algorithm')) == 'bc'
-    one = {}
+    numbers = {name: str(value) for name, value in of_run.items()}
     # One actor has all robots of a contract; demonstrations count as one actor.
     if cloning or env_id.startswith(ROBOT):
         if given.get('num_actors', 1) != 1:
             reason = "algorithm 'bc'" if cloning else env_id
             raise SettingError(f'num_actors: {given["num_actors"]} is not allowed with '
                                f'{reason}: 1')
-        one = {'num_actors': '1'}
+        numbers['num_actors'] = '1'
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address, 'relearn': bool(bag)}))
     if watching.tensorboard and not (given.get('run_dir') or given.get('resume')):
@@ -121,21 +125,25 @@ def start(context):
     launch_id = unique_name()
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
-                             launch_id=launch_id, relearn=str(bool(bag)).lower(), **task, **one,
+                             launch_id=launch_id, relearn=str(bool(bag)).lower(), **task,
+                             **numbers,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    sources = player(context, bag) if bag else [] if cloning else [actors(context, one, launch_id)]
-    return [*learners, *sources, *evaluator(context, resumed | given, launch_id),
+    sources = player(context, bag) if bag else [] if cloning else [
+        actors(context, numbers, launch_id)]
+    said = [LogInfo(msg='as the run before: ' + ', '.join(
+        f'{name}:={value}' for name, value in of_run.items()))] if of_run else []
+    return [*said, *learners, *sources, *evaluator(context, resumed | given, launch_id),
             *watchers(context, watching, given),
             *(launch_nodes.black_box(context) if env_id.startswith(ROBOT) else [])]
 
 
-def actors(context, one, launch_id):
+def actors(context, numbers, launch_id):
     recorded = bool(context.launch_configurations.get('record'))
     # Also when it resumes another run.
     return GroupAction([include(
         'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
-        await_recorder=str(recorded).lower(), launch_id=launch_id, **one)])
+        await_recorder=str(recorded).lower(), launch_id=launch_id, **numbers)])
 
 
 def evaluator(context, given, launch_id):

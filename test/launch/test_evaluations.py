@@ -42,8 +42,9 @@ def test_a_training_is_evaluated_although_its_evaluator_dies(launch, run):
         round(float(row['mean_return']), 3) for row in evaluations(run))
     assert run.scalars('evaluation/mean_return')
 
-    again = launch.file('train', f'resume:={run}', 'num_actors:=1', 'eval_patience:=1',
-                        'stop_at_return:=1e9')
+    again = launch.file('train', f'resume:={run}', 'eval_patience:=1', 'stop_at_return:=1e9')
     assert again.wait() == 0, again.output
+    assert 'as the run before: num_actors:=1, num_learners:=1' in again.output
+    assert again.output.count(' acts in ') == 1
     assert run.summary['ended_by'] == 'eval_patience'
     assert run.summary['evaluation']['last']['agent_steps'] == run.summary['agent_steps']

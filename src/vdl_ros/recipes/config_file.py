@@ -45,11 +45,15 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
 # only a user of this host may name.
 _SAVED_TEXTS = ('env_id', 'env_kwargs', 'env_wrappers', 'bodies', 'adversarial_mode',
                 'tracker_project')
-# Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
-_OF_A_START = ('relearn', 'learner_rank', 'device', 'num_actors', 'num_learners')
+#: How many processes learn and act.
+PROCESSES = ('num_actors', 'num_learners')
+# Settings of one start.
+_OF_A_START = ('relearn', 'learner_rank', 'device', *PROCESSES)
 
 
-def of_saved(content: Mapping[str, object]) -> dict[str, object]:
+def of_saved(
+    content: Mapping[str, object], left_out: Sequence[str] = _OF_A_START,
+) -> dict[str, object]:
     """Return what a saved run or checkpoint, which may be a stranger's, sets of a training.
 
     These are numbers, choices and some texts; the rest of its content has no effect. A
@@ -59,7 +63,7 @@ def of_saved(content: Mapping[str, object]) -> dict[str, object]:
              if name in _SAVED_TEXTS or each.type is not str or each.choices}
     named = {current_name(str(name)): value for name, value in content.items()}
     return {name: known[name].check(value) for name, value in named.items()
-            if name in known and name not in _OF_A_START}
+            if name in known and name not in left_out}
 
 
 def saved_settings(
@@ -75,7 +79,7 @@ def saved_settings(
         if content.get(name) and name not in given:
             raise SettingError(f'{name}: missing: a resumed run does not take the names of files '
                                f'from {folder}, which has {quoted(content[name])}')
-    return of_saved(content)
+    return of_saved(content, [name for name in _OF_A_START if name not in PROCESSES])
 
 
 def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:

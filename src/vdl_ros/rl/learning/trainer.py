@@ -257,8 +257,9 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise CheckpointError(f'{folder.checkpoint}: progress: {error}') from None
         arrays = folder.load_replay(learner.agent_steps) if save_replay else None
-        self._calls.log(f'goes on after {learner.agent_steps:,} steps'
-                        + ', with their replay' * (arrays is not None))
+        self._calls.log(f'goes on after {learner.agent_steps:,} steps with weights, optimizer, '
+                        'curve and random state' + ', and with their replay' * (
+                            arrays is not None))
         if save_replay:
             if arrays is None:
                 self._calls.warn(f'save_replay: {folder.path} holds no replay of its checkpoint: '
