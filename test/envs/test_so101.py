@@ -87,6 +87,15 @@ def test_what_a_person_showed_was_to_get_where_it_ended(name):
     assert task.distance == pytest.approx(0.0)
 
 
+def test_a_command_of_some_joints_leaves_the_others_on_their_way():
+    twin = SO101Twin()
+    twin.command(np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]), 4.0)
+    twin.command(np.zeros(5))
+    twin.command(np.array([0.4, *[np.nan] * 5]), 1.0)
+    twin.step(2.0)
+    assert twin.joint_positions[[0, 5]] == pytest.approx([0.4, 0.5], abs=0.05)
+
+
 def test_the_gripper_lifts_a_cube_and_holds_it_also_when_a_pose_is_refused():
     twin, cube = SO101Twin(cube=True), [0.2, 0.0, 0.0]
     above, around = (joints_at([0.2, 0.0, height], DOWN) for height in (0.08, 0.015))

@@ -24,7 +24,8 @@ ROSETTA = {
             'apply': [{'resize': [512, 512]}]},
         'observation.state': [STATE, {
             'channel': {'topic': '/odom', 'type': 'nav_msgs/msg/Odometry'},
-            'select': ['twist.twist.linear.x'], 'apply': [{'clamp': {'min': -1, 'max': 1}}]}]},
+            'select': ['twist.twist.linear.x'], 'apply': [
+                {'clamp': {'min': -1, 'max': 1}}, {'clamp': {'min': None, 'max': 9}}]}]},
     'actions': {'action': STATE | {'channel': STATE['channel'] | {
         'topic': '/arm/joint_commands', 'safety': 'hold'}}}}
 OWN = {'rosetta': 'theirs.yaml', 'rate': 10.0, 'step': 3.0,
@@ -78,6 +79,10 @@ def test_a_contract_of_rosetta_is_one_with_what_it_lacks(read):
           ('sensor_msgs/msg/JointState', 'position.gripper', 'zeros'))),
     ({}, {'observations': {'observation.state': STATE | {'apply': ['rotate']}}},
      "observation.state: apply: 'rotate' is not allowed: rad2deg, clamp"),
+    ({'bounds': {}}, {'observations': {'observation.state': STATE | {'apply': [
+        {'clamp': {'min': None, 'max': 1}}]}}}, 'bounds: position.pan: missing: .low, high.'),
+    ({}, {'observations': {'observation.state': STATE | {'apply': [{'clamp': {'min': [1]}}]}}},
+     'observation.state: apply: clamp: min: .1. is not allowed: a number'),
     ({}, {'observations': {'observation.state': STATE | {'channel': STATE['channel'] | {
         'decoder': 'os:system'}}}}, "'os:system' is not allowed: no decoder"),
     ({}, {'fps': 'fast'}, "mine.yaml: theirs.yaml: fps: 'fast' is not allowed: a number")])

@@ -8,7 +8,7 @@ from launch import LaunchContext, LaunchDescription, LaunchService
 from launch.actions import ExecuteProcess, LogInfo, RegisterEventHandler, Shutdown
 from launch.event_handlers import OnProcessExit
 
-from vdl_ros.common.children import MARK
+from vdl_ros.common.children import OWN_MARK
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
@@ -135,7 +135,8 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
 
     def end_with(code, on_success, mark=None, shutdown=False):
         mark = mark or (unmade if code else tmp_path)
-        event = SimpleNamespace(returncode=code, process_name='learner-1', env={MARK: str(mark)})
+        event = SimpleNamespace(
+            returncode=code, process_name='learner-1', env={OWN_MARK: str(mark)})
         return launch_nodes.end_with(
             event, SimpleNamespace(is_shutdown=True) if shutdown else context(),
             on_success=on_success)
@@ -185,7 +186,8 @@ def test_an_alarm_is_said_unless_the_node_has_finished_its_work(monkeypatch, tmp
     monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
     handler, _ = launch_nodes.with_children(LogInfo(msg='node'))
     for mark in (tmp_path / 'unmade', tmp_path):
-        event = SimpleNamespace(returncode=-14, process_name='learner-1', env={MARK: str(mark)})
+        event = SimpleNamespace(
+            returncode=-14, process_name='learner-1', env={OWN_MARK: str(mark)})
         assert handler.on_exit(event, context()) == []
         assert len(lines) == 1
 

@@ -162,6 +162,7 @@ def ended(monkeypatch):
     monkeypatch.setattr(children, '_WATCH_S', 0.001)
     monkeypatch.setattr(children, '_LEAVING_S', 0.001)
     monkeypatch.setattr(children, '_deadline', [math.inf])
+    monkeypatch.setattr(children, '_own_marks', [])
     guardian = SimpleNamespace(
         environ=lambda: {children.MARK: children.GUARDIAN}, kill=pytest.fail)
     monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
@@ -284,7 +285,7 @@ def test_what_environments_leave_holds_up_no_process(
     ended, capsys, monkeypatch, tmp_path, fault, status,
 ):
     release, mark = threading.Event(), tmp_path / 'cleared' / 'mark'
-    monkeypatch.setenv(children.MARK, str(mark))
+    monkeypatch.setenv(children.OWN_MARK, str(mark))
     if fault == 'thread':
         threading.Thread(target=release.wait, name='physics').start()
     if fault == 'closed output':
@@ -306,14 +307,14 @@ def test_what_environments_leave_holds_up_no_process(
         f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
-@pytest.mark.parametrize('environment', [{}, {children.MARK: 'of a launch'}])
+@pytest.mark.parametrize('environment', [
+    {}, dict.fromkeys((children.MARK, children.OWN_MARK), '/proc/none')])
 def test_a_training_without_a_launch_ends_what_its_environments_have_left_and_names_it(
         ended, capsys, monkeypatch, environment):
     monkeypatch.setattr(children.os, 'environ', environment)
     if environment:
         # The launch was killed.
         monkeypatch.setattr(children, 'PARENT_PID', 0)
-    monkeypatch.setattr(children, '_own_marks', [])
     monkeypatch.setattr(children.resource, 'setrlimit', Mock())
     children.take_mark()
     monkeypatch.setattr(children, 'end_marked', {
@@ -323,6 +324,28 @@ def test_a_training_without_a_launch_ends_what_its_environments_have_left_and_na
     assert ended.wait(300)
     assert 'serial: left processes, which are ended now: 2 sleep, 1 sh' in (
         capsys.readouterr().err.splitlines())
+
+
+def test_a_program_that_an_environment_starts_neither_finishes_nor_ends_the_learner(
+        ended, monkeypatch, tmp_path):
+    mark, marks = tmp_path / 'mark', []
+    for name in (children.MARK, children.OWN_MARK):
+        monkeypatch.setenv(name, str(mark))
+    monkeypatch.setattr(children, 'end_left', marks.append)
+    # Of the launch, and of the environment's shell: both were killed.
+    monkeypatch.setattr(children, 'PARENT_PID', 0)
+
+    def learn():
+        with pytest.raises(SystemExit):
+            children.run_program('sim_arm', int)
+        assert ended.wait(300)
+        ended.clear()
+        assert (mark.exists(), marks) == (False, [])
+
+    with pytest.raises(SystemExit):
+        children.run_program('learner', learn)
+    assert ended.wait(300)
+    assert (mark.exists(), marks) == (True, [str(mark)])
 
 
 @pytest.mark.usefixtures('own_signals')

@@ -21,9 +21,11 @@ from vdl_ros import PARENT_PID
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import place_of, shown
 
-#: Environment variable of a process and of all that it starts, also in sessions of their own: a
-#: folder that the process makes when its program has ended with status 0.
+#: Environment variable of a process and of all that it starts, also in sessions of their own.
 MARK = 'VDL_ROS_STARTED_BY'
+#: The mark that a launch gave this process, but not what it starts: a folder that it makes when
+#: its program has ended with status 0.
+OWN_MARK = 'VDL_ROS_OWN_MARK'
 #: Its value of a process that outlives all others: it stops the motors that they have left on.
 GUARDIAN = 'nobody'
 # Of processes in an empty environment: children inherit limits, and this one has had no effect
@@ -237,10 +239,11 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
     Python would wait for ever for threads that are no daemons, for processes of multiprocessing,
     for functions of ``atexit`` and for destructors.
     """
-    mark, status = os.environ.get(MARK), 1
+    # Taken out: an environment may start programs of this package, which end before this one.
+    mark, status = os.environ.pop(OWN_MARK, ''), 1
     try:
         status = main() or 0
-        if mark and os.path.isabs(mark) and not status:
+        if mark and not status:
             # Not a file: an environment may have closed all, or have opened too many.
             with contextlib.suppress(OSError):
                 os.makedirs(mark)

@@ -2,7 +2,7 @@
 
 Subscribes: ``forward_position_controller/commands`` (std_msgs/Float64MultiArray), positions of the
 first five joints, or of all six, rad; ``joint_trajectory_controller/joint_trajectory``
-(trajectory_msgs/JointTrajectory) of one point, which replaces what was commanded before.
+(trajectory_msgs/JointTrajectory) of one point. Joints that a command leaves out go on.
 Publishes: ``joint_states``. Service: ``~/set_pose`` (vdl_ros/SetJointPositions).
 """
 
@@ -70,8 +70,7 @@ class SimSO101Node(SimNode):
                         f'within {_MAX_WAY_S:g} s, with a finite position for each joint')
             return
         goals = dict(zip(names, points[0].positions, strict=True))
-        self._twin.command(np.array([goals.get(name, goal) for name, goal in zip(
-            ROS_JOINTS, self._twin.goals.tolist(), strict=True)]), seconds)
+        self._twin.command(np.array([goals.get(name, math.nan) for name in ROS_JOINTS]), seconds)
 
 
 main = SimSO101Node.main

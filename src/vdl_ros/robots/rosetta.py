@@ -40,6 +40,11 @@ class _Entry(Struct, kw_only=True):
     apply: list[Any] = []
 
 
+class _Clamp(Struct, kw_only=True):
+    min: float | None = None
+    max: float | None = None
+
+
 class _Contract(Struct, kw_only=True):
     fps: float
     observations: dict[str, _Entry | list[_Entry]]
@@ -47,12 +52,12 @@ class _Contract(Struct, kw_only=True):
 
 
 class _Number(Struct, kw_only=True):
-    """A number of an entry as keys of a contract here; ``low`` and ``high`` are NaN if unknown."""
+    """A number of an entry as keys of a contract here; infinite: ``low``, ``high`` is unknown."""
 
     place: dict[str, Any]
     scale: float
-    low: float = math.nan
-    high: float = math.nan
+    low: float
+    high: float
 
 
 def expanded(found: object, own: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -119,15 +124,19 @@ def _actions(
 
 def _numbers(entry: _Entry, where: str) -> dict[str, _Number]:
     """Return the numbers of an entry by their labels, as ``select`` has them."""
-    channel, scale, low, high = entry.channel, 1.0, math.nan, math.nan
+    channel, scale, low, high = entry.channel, 1.0, -math.inf, math.inf
     if channel.decoder or channel.encoder:
         raise ValueError(f'{where}: {quoted(channel.decoder or channel.encoder)} is not allowed: '
                          'no decoder or encoder of its own')
     for operator in entry.apply:
         if operator == 'rad2deg':
             scale, low, high = _DEGREES, low * _DEGREES, high * _DEGREES
-        elif isinstance(operator, dict) and isinstance(found := operator.get('clamp'), dict):
-            low, high = (float(found.get(name, math.nan)) for name in ('min', 'max'))
+        elif isinstance(operator, dict) and 'clamp' in operator:
+            clamp = converted(operator['clamp'], _Clamp, f'{where}: apply: clamp', ValueError)
+            least = -math.inf if clamp.min is None else clamp.min
+            most = math.inf if clamp.max is None else clamp.max
+            # One after the other: a second clamp narrows the first.
+            low, high = (min(max(end, least), most) for end in (low, high))
         else:
             raise ValueError(f'{where}: apply: {quoted(operator)} is not allowed: rad2deg, clamp')
     numbers: dict[str, _Number] = {}
@@ -152,7 +161,7 @@ def _keys(
             raise ValueError(f'bounds: {label}: {quoted(bounds[label])} is not allowed: '
                              '[low, high]')
         low, high = bounds[label]
-    elif math.isnan(low + high):
+    elif math.inf in (-low, high):
         raise ValueError(f'bounds: {label}: missing: [low, high], which {where} does not say')
     unit = 'deg' if number.scale == _DEGREES else ''
     return {**number.place, 'unit': unit, 'scale': number.scale, 'low': low, 'high': high}

@@ -30,7 +30,7 @@ from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackagePrefix
 
-from vdl_ros.common.children import MARK, end_left
+from vdl_ros.common.children import MARK, OWN_MARK, end_left
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
@@ -212,7 +212,7 @@ def has_finished(event: ProcessExited) -> bool:
     The status of a process may be that of an environment: ``exit(0)`` in the middle of the
     program, or a crash of its destructors after the end.
     """
-    mark = (event.env or {}).get(MARK)
+    mark = (event.env or {}).get(OWN_MARK)
     return event.returncode == 0 if mark is None else os.path.exists(mark)
 
 
@@ -258,7 +258,8 @@ def with_children(process: Any) -> list[Any]:
         return [LogInfo(msg=f'{event.process_name} {left}')] if left else []
 
     return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)),
-            GroupAction([SetEnvironmentVariable(MARK, mark), process])]
+            GroupAction([SetEnvironmentVariable(MARK, mark),
+                         SetEnvironmentVariable(OWN_MARK, mark), process])]
 
 
 def watched(

@@ -588,8 +588,9 @@ def test_attempts_to_reconnect_are_spaced_and_say_each_problem_once(make):
     # Each attempt looks for both products.
     assert 80 <= arm.backend.calls.count('enumerate') - before <= 102
     assert len(arm.notices) == notices
-    arm.bench.fail('denied')
-    arm.run(2.0)
+    for fault in ('denied', 'busy', 'denied'):
+        arm.bench.fail(fault)
+        arm.run(1.0)
     assert len(arm.warned('no permission')) == 1
     assert 'no permission' in arm.driver.fault
     arm.bench.fail('')

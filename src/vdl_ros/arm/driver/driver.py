@@ -216,6 +216,8 @@ class ArmDriver:
         self._said, self._notices = True, list[str]()
         self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
+        # What was logged since the device failed.
+        self._faults: set[str] = set()
 
     @property
     def _stopped(self) -> bool:
@@ -449,6 +451,7 @@ class ArmDriver:
         """Try to stop over the failing link, then close it."""
         self.errors += 1
         self.fault = str(error)
+        self._faults = {self.fault}
         link, self._link, self.sent = self._link, None, None
         # Until it takes the next command the device follows the last one: its time is counted.
         if link is not None:
@@ -474,9 +477,11 @@ class ArmDriver:
             # Soon: its motors may be on, also while a hub that resets hides it.
             self._next_try = self._clock() + _AGAIN_S
             # The disconnection itself was logged already.
-            if type(error) is not DeviceMissingError and str(error) != self.fault:
+            if type(error) is not DeviceMissingError:
                 self.fault = str(error)
-                self._notice('error', self.fault)
+                if self.fault not in self._faults:
+                    self._faults.add(self.fault)
+                    self._notice('error', self.fault)
             return
         self.fault = ''
         # A hand that plugs it in is near the arm: what is commanded now must be released first.

@@ -62,7 +62,7 @@ class SO101Twin:
         self.time = 0.0
         self._goals, self._speeds = np.zeros(len(JOINTS)), np.zeros(len(JOINTS))
         #: Where the servos were last sent, float64 [6], rad, and after how many periods.
-        self.goals, self._periods = np.zeros(len(JOINTS)), 0
+        self.goals, self._periods = np.zeros(len(JOINTS)), np.zeros(len(JOINTS), int)
         self.reset({})
 
     @property
@@ -109,7 +109,7 @@ class SO101Twin:
         mujoco.mj_resetData(self.model, self._data)
         self._data.qpos[:], self._speeds[:] = placed, 0.0
         self._data.ctrl[:] = self._goals[:] = self.goals[:] = positions
-        self._periods = 0
+        self._periods[:] = 0
         mujoco.mj_forward(self.model, self._data)
 
     def tool_at(self, positions: Array) -> Array:
@@ -129,21 +129,21 @@ class SO101Twin:
     def command(self, positions: Array, seconds: float = 0.0) -> None:
         """Send the first servos positions, float64 [up to 6], rad; beyond limits they go there.
 
-        They get them at once, or as a ramp of so many ``seconds``.
+        They get them at once, or as a ramp of so many ``seconds``. Others, and those of NaN, go
+        on as before.
         """
-        count = len(positions)
-        self.goals[:count] = np.clip(positions, LOWER[:count], UPPER[:count])
-        self._periods = round(seconds / _PERIOD)
-        if not self._periods:
-            self._goals[:] = self.goals
+        sent = np.flatnonzero(np.isfinite(positions))
+        self.goals[sent] = np.clip(np.asarray(positions)[sent], LOWER[sent], UPPER[sent])
+        self._periods[sent] = round(seconds / _PERIOD)
+        self._goals = np.where(self._periods, self._goals, self.goals)
 
     def step(self, seconds: float) -> None:
         """Simulate whole hundredths of a second; servos turn as fast as the driver lets them."""
         control, most = self._data.ctrl, _ACCELERATION * _PERIOD
         for _ in range(round(seconds / _PERIOD)):
-            if self._periods:
-                self._goals += (self.goals - self._goals) / self._periods
-                self._periods -= 1
+            if self._periods.any():
+                self._goals += (self.goals - self._goals) / np.maximum(self._periods, 1)
+                self._periods -= self._periods > 0
             away = self._goals - control
             # As fast as it can still brake.
             wanted = np.sign(away) * np.minimum(_SPEED, np.sqrt(2.0 * _ACCELERATION * abs(away)))
