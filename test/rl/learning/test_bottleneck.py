@@ -29,6 +29,8 @@ CASES = [
     (actor(0.4), learner(0.0, decode=0.6, learn=0.4),
      {'cores': 2, 'num_actors': 2, 'algorithm': 'ppo'},
      '(60% decoding trajectories); try a GPU, or num_learners:=2 with another host'),
+    (actor(0.9), learner(0.0, publish=0.6, learn=0.4), {'cores': 8, 'batch_size': 2},
+     '(60% publishing); try publish_every:=8 max_in_flight:=16'),
     (actor(0.5), BUSY_LEARNER, {'cores': 8, 'num_actors': 4, 'on_gpu': True},
      'try num_learners:=2 with another GPU'),
     (BUSY_ACTOR, learner(0.7), {'cores': 4, 'num_actors': 2},

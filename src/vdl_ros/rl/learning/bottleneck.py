@@ -85,7 +85,8 @@ _RECENT_S = 10.0
 _PREFIX = 'time/'
 _OTHERS = 'machine', 'others'
 _WORK = {'step': 'the environments', 'infer': "the network's actions",
-         'learn': 'updates of the network', 'decode': 'decoding trajectories'}
+         'learn': 'updates of the network', 'decode': 'decoding trajectories',
+         'publish': 'publishing'}
 _HOSTS = '(docs/tutorials/several_hosts.md)'
 
 
@@ -157,12 +158,19 @@ _Rule = tuple[Callable[[_Found], bool], Callable[[_Found], str]]
 
 
 def _larger_batch(found: _Found) -> str:
-    size, publish_every = 2 * found.now.batch_size, found.now.publish_every
-    # Otherwise an actor would wait for ever, see rl/settings.py.
-    least = size * publish_every
-    more = (f' max_in_flight:={least}'
+    size = 2 * found.now.batch_size
+    return f'try batch_size:={size}{_in_flight(found, size * found.now.publish_every)}'
+
+
+def _fewer_policies(found: _Found) -> str:
+    every = 8 * found.now.publish_every
+    return f'try publish_every:={every}{_in_flight(found, every * found.now.batch_size)}'
+
+
+def _in_flight(found: _Found, least: int) -> str:
+    """Return what an actor needs beside: otherwise it would wait for ever, see rl/settings.py."""
+    return (f' max_in_flight:={least}'
             if found.now.max_in_flight < least and not found.now.synchronous else '')
-    return f'try batch_size:={size}{more}'
 
 
 def _less(work: float, found: _Found) -> float:
@@ -177,6 +185,8 @@ _LARGER_BATCH: _Rule = (
 _OF_LEARNER: tuple[_Rule, ...] = (
     (lambda found: found.now.on_gpu,
      lambda found: f'try num_learners:={found.now.num_learners + 1} with another GPU'),
+    (lambda found: _phase(found.training) == 'publish' and not found.now.synchronous,
+     _fewer_policies),
     (lambda found: found.free >= 1.0 and not found.now.threads_are_tried,
      lambda found: f'try learner_threads:={found.now.learner_threads + 1}'),
     (lambda found: found.learns_most and found.now.algorithm in ('dqn', 'sac'),
