@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros import local_training
+from vdl_ros.common import children
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.recipes import config_file
@@ -134,6 +136,37 @@ def test_the_lines_of_a_run_are_not_lost_where_an_environment_leads_its_output(
     *lines, last = capfd.readouterr().out.splitlines()
     assert any(line.startswith('steps ') for line in lines)
     assert last == f'ended by total_steps; written to {tmp_path}/run'
+
+
+def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_process(
+        tmp_path, monkeypatch, capsys, own_signals):
+    steps, over = iter(range(1000)), threading.Event()
+
+    class Hanging(CartPoleEnv):
+        def step(self, action):
+            if next(steps) == 500:
+                signal.raise_signal(signal.SIGTERM)
+                over.wait(300)
+                raise ValueError
+            return super().step(action)
+
+    def end(line, status):
+        found.append((load_checkpoint(tmp_path / 'run'), capsys.readouterr().out, line, status))
+        over.set()
+
+    found = []
+    monkeypatch.setitem(gymnasium.registry, 'test/Hanging-v0', EnvSpec(
+        'test/Hanging-v0', lambda render_mode=None: Hanging()))
+    monkeypatch.setattr(children, 'faulthandler', Mock())
+    monkeypatch.setattr(children, 'end_now', end)
+    monkeypatch.setattr(local_training, 'SAVING_S', 0.0)
+    local_training.main(['--env_id', 'test/Hanging-v0', '--num_envs', '1',
+                         '--run_dir', str(tmp_path / 'run')])
+    (checkpoint, out, line, status), = found
+    assert 450 < checkpoint['learner']['agent_steps'] <= 500
+    assert out.endswith(f'ended by interrupted; written to {tmp_path}/run\n')
+    assert line.startswith('serial: ended 0 s after the signal to end, in the middle of step()')
+    assert status == 1
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark, telling
+from vdl_ros.common.children import (
+    SAVING_S,
+    ending_within,
+    run_program,
+    saving,
+    take_mark,
+    telling,
+)
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
@@ -170,7 +177,14 @@ def train(
             calls, evaluator=evaluator, timers={TRAINING: timer})
         start.close()
         say('serial: acts and learns')
-        reason = trainer.run(stop)
+
+        def give_up() -> None:
+            restore()
+            if reason := trainer.give_up(stop):
+                tell(ended(reason, run_dir))
+
+        with saving(give_up):
+            reason = trainer.run(stop)
         # Before environments are closed, which may never end.
         tell(ended(reason, run_dir))
         return reason

@@ -19,7 +19,7 @@ import psutil
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
-from vdl_ros.common.quoting import place_of, shown
+from vdl_ros.common.quoting import cause, place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
 #: folder that the process makes when its program has ended with status 0.
@@ -51,6 +51,7 @@ _deadline = [math.inf]
 # The same, until the block of ending_within is over.
 _block_deadline = [math.inf]
 _own_marks: list[str] = []
+_saves: list[Callable[[], None]] = []
 
 
 def take_mark() -> None:
@@ -157,6 +158,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
             if (left := _deadline[0] - time.monotonic()) <= 0.0:
+                _save(name, seconds)
                 end_now(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
                      f'{place}', 1)
                 return
@@ -171,6 +173,27 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         over.set()
         if stop.is_set():
             set_block_deadline(math.inf)
+
+
+@contextlib.contextmanager
+def saving(save: Callable[[], None]) -> Iterator[None]:
+    """Call ``save`` before :func:`ending_within` ends the process in the middle of the block."""
+    _saves.append(save)
+    try:
+        yield
+    finally:
+        _saves.remove(save)
+
+
+def _save(name: str, seconds: float) -> None:
+    if _saves:
+        # A disk may hang too.
+        _end_at(time.monotonic() + seconds)
+    for save in _saves:
+        try:
+            save()
+        except Exception as error:
+            say(f'{name}: not saved: {cause(error)}', sys.stderr)
 
 
 @contextlib.contextmanager
