@@ -336,6 +336,35 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
                     for dtype in (torch.float64, torch.float16)]
 
 
+def test_an_environment_whose_steps_remove_its_folder_is_reset_and_closed(
+        answers, tmp_path, monkeypatch):
+    made = []
+
+    class Moving(Answers):
+        def reset(self, **options):
+            made.append(os.getcwd())
+            os.chdir(tempfile.mkdtemp(dir=tmp_path))
+            return super().reset(**options)
+
+        def step(self, action):
+            os.rmdir(os.getcwd())
+            return super().step(action)
+
+        def close(self):
+            made.append(os.getcwd())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(foreign, '_folders', [], raising=False)
+    monkeypatch.setitem(gymnasium.registry, 'test/Moving-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Moving-v0', lambda **_: Moving(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    env = make(EnvConfig(env_id='test/Moving-v0'), seed=0, num_envs=1)
+    for _ in range(2):
+        env.reset()
+        env.step(np.zeros(1, np.int64))
+    env.close()
+    assert made[-3:] == [str(tmp_path)] * 3
+
+
 @pytest.mark.usefixtures('own_signals')
 def test_what_a_destructor_changes_is_undone_where_the_process_goes_on(monkeypatch):
     deleted = []

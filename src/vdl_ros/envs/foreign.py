@@ -65,7 +65,8 @@ class ForeignCall:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
         self._handlers = [] if self._often else handlers_to_restore()
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
-        self._folder = '' if self._often else os.getcwd()
+        if not self._often:
+            _leave_removed_folder()
         self._umask = None if self._often else _umask()
         # The call of another thread may have led them elsewhere for a moment.
         self._streams = () if _running else (sys.stdout, sys.stderr)
@@ -92,8 +93,8 @@ class ForeignCall:
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         _restore_outputs(self._outputs, self._streams)
         _close(self._outputs)
-        if self._folder:
-            _leave_removed_folder(self._folder)
+        if not self._often:
+            _leave_removed_folder()
         if self._umask is not None:
             os.umask(self._umask)
         if self._seed is not None and _torch_seed() != self._seed:
@@ -215,12 +216,18 @@ def _is_of(stream: Any, number: int) -> bool:
     return False
 
 
-def _leave_removed_folder(before: str) -> None:
+# The working directories of the program and of the last look.
+_folders: list[str] = []
+
+
+def _leave_removed_folder() -> None:
     try:
-        os.getcwd()
+        _folders[1:] = [os.getcwd()]
     except FileNotFoundError:
         # PyTorch asks for it when it makes an optimizer.
-        os.chdir(before)
+        for each in (*reversed(_folders), '/'):
+            with contextlib.suppress(OSError):
+                return os.chdir(each)
 
 
 def _read() -> list[Any]:
