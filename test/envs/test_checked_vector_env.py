@@ -314,6 +314,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
         def step(self, action):
             seen.append(state())
             torch.set_default_dtype(torch.float16)
+            os.umask(0o777)
             return super().step(action)
 
     monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.

@@ -50,9 +50,9 @@ class ForeignCall:
     there again in the next one: it may be what an environment needs, and would change what a
     policy computes. Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere,
     handlers of signals, the mode of new files and a removed working directory are undone for good;
-    of the last three and of the output's files, where a look takes longer than all else, a call
-    that is made ``often`` undoes only a handler of SIGINT, with which others are. A process that
-    the code has forked, and that returns here, ends: it would go on as this one does, under its
+    of handlers, the directory and the output's files, where a look takes longer than all else, a
+    call that is made ``often`` undoes only a handler of SIGINT, with which others are. A process
+    that the code has forked, and that returns here, ends: it would go on as this one does, under its
     name.
     """
 
@@ -67,7 +67,8 @@ class ForeignCall:
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         if not self._often:
             _leave_removed_folder()
-        self._umask = None if self._often else _umask()
+        if not (self._often or _running):
+            _mask[:] = [_umask()]
         # The call of another thread may have led them elsewhere for a moment.
         self._streams = () if _running else (sys.stdout, sys.stderr)
         self._outputs = {} if _running or self._often else _outputs()
@@ -95,8 +96,7 @@ class ForeignCall:
         _close(self._outputs)
         if not self._often:
             _leave_removed_folder()
-        if self._umask is not None:
-            os.umask(self._umask)
+        os.umask(_mask[0])
         if self._seed is not None and _torch_seed() != self._seed:
             # Else each episode would explore as the one before, with the same random numbers.
             sys.modules['torch'].manual_seed((self._seed * 0x5851F42D4C957F2D + 1) % 2**63)
@@ -214,6 +214,9 @@ def _is_of(stream: Any, number: int) -> bool:
     with contextlib.suppress(Exception):
         return bool(stream.fileno() == number)
     return False
+
+
+_mask = [_umask()]
 
 
 # The working directories of the program and of the last look.
