@@ -18,7 +18,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
-from vdl_ros.common.command_line import stop_on_signals
+from vdl_ros.common.command_line import say, stop_on_signals
 from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
@@ -335,6 +335,28 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     # What comes after the filters is taken back.
     assert seen == [(dtype, False, 'meta', True, 2, True, 'raise', 'error', 5.0, *before[9:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
+    class Closing(Answers):
+        def step(self, action):
+            with sys.stdout:
+                print('over')
+            sys.stderr.detach()
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Closing-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Closing-v0', lambda **_: Closing(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    for number, name in ((1, 'stdout'), (2, 'stderr')):
+        # As Python's own; those of capfd are of other files.
+        monkeypatch.setattr(sys, name, open(number, 'w', closefd=False))
+    env = make(EnvConfig(env_id='test/Closing-v0'), seed=0, num_envs=1)
+    env.reset()
+    for _ in range(2):
+        env.step(np.zeros(1, np.int64))
+        say('goes on')
+        say('also', sys.stderr)
+    assert capfd.readouterr() == ('over\ngoes on\n' * 2, 'also\n' * 2)
 
 
 def test_an_environment_whose_steps_remove_its_folder_is_reset_and_closed(

@@ -189,8 +189,16 @@ def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
     for number, copy in files.items():
         os.dup2(copy, number)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
+        found = getattr(sys, name)
         # Not a wrapper of the same file, which would close it at its end.
-        if (found := getattr(sys, name)) is not before and not _is_of(found, number):
+        if found is not before and _is_of(found, number):
+            continue
+        if _is_closed(before):
+            # As by ``with sys.stdout``, which leaves the file open.
+            with contextlib.suppress(OSError):
+                before = open(  # noqa: SIM115
+                    number, 'w', buffering=1, errors='backslashreplace', closefd=False)
+        if found is not before:
             setattr(sys, name, before)
 
 
@@ -214,6 +222,13 @@ def _is_of(stream: Any, number: int) -> bool:
     with contextlib.suppress(Exception):
         return bool(stream.fileno() == number)
     return False
+
+
+def _is_closed(stream: Any) -> bool:
+    try:
+        return bool(stream.closed)
+    except Exception as error:
+        return isinstance(error, ValueError)  # its buffer was detached
 
 
 _mask = [_umask()]
