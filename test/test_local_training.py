@@ -61,6 +61,22 @@ def test_ctrl_c_during_imports_leaves_no_traceback_and_a_crash_does(module):
 
 
 @pytest.mark.process
+def test_an_old_gymnasium_in_an_environment_above_is_one_line(tmp_path, monkeypatch):
+    found = tmp_path / 'gymnasium-0.29.0.dist-info' / 'METADATA'
+    found.parent.mkdir()
+    found.write_text('Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.29.0\n')
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path}:{os.environ.get("PYTHONPATH", "")}')
+    for name, words in (
+            ('serial', ['-m', 'vdl_ros.local_training']),
+            ('record_episodes', ['-c', 'from vdl_ros.nodes.record_episodes import main; '
+                                 'exit(main(["--env", "A-v0", "--output", "a"]))'])):
+        result = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (
+            2, f"{name}: gymnasium 0.29.0 is too old: pip install 'gymnasium>=1.1'\n")
+
+
+@pytest.mark.process
 def test_it_trains_without_ros(tmp_path):
     result = subprocess.run(
         [sys.executable, '-c', WITHOUT_ROS, '--run_dir', 'run', '--total_steps', '2000'],

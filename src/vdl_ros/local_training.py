@@ -6,12 +6,12 @@ and the baseline of the benchmarks; it uses the same classes as the nodes.
 
 import faulthandler
 
-from vdl_ros import exit_at_interrupt
+from vdl_ros import begin_program
 
 if __name__ == '__main__':
     # A crash in native code of an environment or a library.
     faulthandler.enable(all_threads=False)
-    exit_at_interrupt()
+    begin_program('serial')
 
 import argparse
 import contextlib

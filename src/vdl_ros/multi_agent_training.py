@@ -9,12 +9,12 @@ session when all environments are. With one thread and one seed it is determinis
 
 import faulthandler
 
-from vdl_ros import exit_at_interrupt
+from vdl_ros import begin_program
 
 if __name__ == '__main__':
     # A crash in native code of an environment or a library.
     faulthandler.enable(all_threads=False)
-    exit_at_interrupt()
+    begin_program('multi_agent_training')
 
 import argparse
 import contextlib
