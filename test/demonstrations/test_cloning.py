@@ -168,8 +168,9 @@ def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrup
     count, failures = record_environment(
         lambda *_: np.zeros(4, np.int64), EnvConfig(env_id='CartPole-v1'), 4, tmp_path / 'data',
         task='', stop=stop, tell=tell)
-    assert lines[0] == ('0 of 4 episodes are recorded, 0 others had no success in 0 s; the longest '
-                        'of the others has 1 steps, and time_limit would end it')
+    assert lines[0] == (
+        '0 of 4 episodes are recorded, 0 others had no success in 0 s; the longest of the others '
+        'has 1 steps, and time_limit would end it')
     assert lines[-1].startswith(f'{count} of 4 episodes are recorded, {failures} others')
     assert 0 < read_lerobot(tmp_path / 'data').episodes[-1] + 1 == count < 4
 

@@ -229,6 +229,7 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
             (WIDE, of(ends=np.array([False])),
              'terminated of step(): array([False]) is not allowed: True or False'),
             (WIDE, of(ends='no'), "terminated of step(): 'no' is not allowed: True or False"),
+            (WIDE, of(ends=np.nan), 'terminated of step(): nan is not allowed: True or False'),
             (WIDE, of(info=[]), 'info of step(): [] is not allowed: a dictionary'),
             *((WIDE, of(info={'is_success': value}),
                f"info['is_success']: {value} is not allowed: True or False")
@@ -243,6 +244,8 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
         with pytest.raises(EnvFailedError) as caught:
             env.step(np.zeros(2, np.int64))
         assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
+    with pytest.raises(EnvFailedError, match=r'truncated of step\(\): 2 is not allowed: True'):
+        env.from_environment(([[0.0]] * 2, [0.0] * 2, [0, 1], [0, 2], {}))
     # The last one; in a process that a KeyboardInterrupt is to end.
     monkeypatch.setattr(foreign, 'hears_signals', lambda: False)
     with pytest.raises(KeyboardInterrupt):
@@ -349,7 +352,8 @@ def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
         'test/Closing-v0', lambda **_: Closing(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
     for number, name in ((1, 'stdout'), (2, 'stderr')):
         # As Python's own; those of capfd are of other files.
-        monkeypatch.setattr(sys, name, open(number, 'w', closefd=False))
+        stream = open(number, 'w', closefd=False)  # noqa: SIM115
+        monkeypatch.setattr(sys, name, stream)
     env = make(EnvConfig(env_id='test/Closing-v0'), seed=0, num_envs=1)
     env.reset()
     for _ in range(2):
