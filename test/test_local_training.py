@@ -1,5 +1,6 @@
 """Serial mode: it learns, does the same again with the same seed, and needs no ROS."""
 
+import contextlib
 import json
 import os
 import signal
@@ -152,6 +153,21 @@ def test_the_lines_of_a_run_are_not_lost_where_an_environment_leads_its_output(
     *lines, last = capfd.readouterr().out.splitlines()
     assert any(line.startswith('steps ') for line in lines)
     assert last == f'ended by total_steps; written to {tmp_path}/run'
+
+
+def test_a_module_that_is_imported_holds_the_end_up_for_less_long_than_a_training(
+        tmp_path, monkeypatch, own_signals):
+    found = []
+
+    @contextlib.contextmanager
+    def ending_within(seconds, *_):
+        yield found.append(seconds)
+
+    monkeypatch.setattr(local_training, 'ending_within', ending_within)
+    monkeypatch.setattr(local_training, 'import_modules', lambda _: found.append('import'))
+    monkeypatch.setattr(local_training, 'train', lambda *_, **more: found.append('train'))
+    assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 0
+    assert found == [8.0, 'import', 60.0, 'train']
 
 
 def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_process(

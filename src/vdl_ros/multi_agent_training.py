@@ -32,7 +32,14 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from vdl_ros.common.children import SAVING_S, ending_within, run_program, saving, take_mark
+from vdl_ros.common.children import (
+    MAKING_S,
+    SAVING_S,
+    ending_within,
+    run_program,
+    saving,
+    take_mark,
+)
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     OneLineParser,
@@ -278,7 +285,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options.run_dir = options.run_dir.absolute()
     stop = stop_on_signals(options.parent)
     try:
-        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        with ending_within(MAKING_S, 'multi_agent_training', stop):
+            import_modules(EnvModulesConfig(env_modules=options.env_modules))
         with ending_within(SAVING_S, 'multi_agent_training', stop), named_lack_of_memory({}):
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)

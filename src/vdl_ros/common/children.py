@@ -35,6 +35,8 @@ _ROUNDS, _ROUND_S = 3, 5.0
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+#: The same while an environment is imported, made or drawn, s.
+MAKING_S = 8.0
 # Time from a signal to the line that says what is waited for, and to the next such line, s.
 _PATIENCE_S, _AGAIN_S = 3.0, 9.0
 # Time until a line says that a start or an environment's close() lasts, and until the latter is
