@@ -6,7 +6,6 @@ The import registers those of the arm, and the worlds of mpe2.
 from vdl_ros import gymnasium_error
 
 
-
 class _TooOldError(ImportError, ValueError):
     """What cannot be imported; programs say it in one line, as of any bad input."""
 

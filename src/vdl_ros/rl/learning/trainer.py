@@ -299,7 +299,7 @@ class Trainer:
         distribution = self.learner.policy.distribution
         if isinstance(distribution, BoxActions) and distribution.unscaled:
             self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
-                            'they have no finite range, or scale_actions is false')
+                            'they have no bounds up to 1e9, or scale_actions is false')
         over = threading.Event()
         threading.Thread(target=self._tell_if_silent, args=(over,), daemon=True).start()
         try:
