@@ -25,6 +25,10 @@ def begin_program(name: str) -> None:
         sys.exit(2)
 
 
+class TooOldError(ImportError, ValueError):
+    """A library that cannot be used; programs say it in one line, as of any bad input."""
+
+
 def gymnasium_error() -> str:
     """Return why the installed version of Gymnasium cannot be used, or ''."""
     from importlib import metadata

@@ -3,15 +3,10 @@
 The import registers those of the arm, and the worlds of mpe2.
 """
 
-from vdl_ros import gymnasium_error
-
-
-class _TooOldError(ImportError, ValueError):
-    """What cannot be imported; programs say it in one line, as of any bad input."""
-
+from vdl_ros import TooOldError, gymnasium_error
 
 if _error := gymnasium_error():
-    raise _TooOldError(_error)
+    raise TooOldError(_error)
 
 from vdl_ros.envs.registration import register
 from vdl_ros.envs.worlds import register_mpe2

@@ -249,8 +249,8 @@ class CheckedVectorEnv(Wrapper):
     def _truth(self, name: str, given: Any) -> NDArray[np.bool_]:
         values = np.asarray(given)
         if values.dtype != np.bool_ and (wrong := values[(values != 0) & (values != 1)]).size:
-            raise failure(self.env, f'{name} of step(): {quoted(wrong.tolist()[0], _SHOWN)} is not '
-                          'allowed: True or False')
+            raise failure(self.env, f'{name} of step(): {quoted(wrong.tolist()[0], _SHOWN)} is '
+                          'not allowed: True or False')
         return values.astype(np.bool_, copy=self._copies)
 
     def _checked_info(self, info: Any, source: str) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class ForeignCall:
     handlers of signals, the mode of new files and a removed working directory are undone for good;
     of handlers, the directory and the output's files, where a look takes longer than all else, a
     call that is made ``often`` undoes only a handler of SIGINT, with which others are. A process
-    that the code has forked, and that returns here, ends: it would go on as this one does, under its
-    name.
+    that the code has forked, and that returns here, ends: it would go on as this one does, under
+    its name.
     """
 
     def __init__(
