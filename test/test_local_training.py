@@ -1,5 +1,6 @@
 """Serial mode: it learns, does the same again with the same seed, and needs no ROS."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -16,6 +18,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros import local_training
+from vdl_ros.common import children
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.recipes import config_file
@@ -56,6 +59,22 @@ def test_ctrl_c_during_imports_leaves_no_traceback_and_a_crash_does(module):
             capture_output=True, text=True, check=False)
         assert (found.returncode, found.stdout) == (status, '')
         assert found.stderr.partition('\n')[0] == line
+
+
+@pytest.mark.process
+def test_an_old_gymnasium_in_an_environment_above_is_one_line(tmp_path, monkeypatch):
+    found = tmp_path / 'gymnasium-0.29.0.dist-info' / 'METADATA'
+    found.parent.mkdir()
+    found.write_text('Metadata-Version: 2.1\nName: gymnasium\nVersion: 0.29.0\n')
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path}:{os.environ.get("PYTHONPATH", "")}')
+    for name, words in (
+            ('serial', ['-m', 'vdl_ros.local_training']),
+            ('record_episodes', ['-c', 'from vdl_ros.nodes.record_episodes import main; '
+                                 'exit(main(["--env", "A-v0", "--output", "a"]))'])):
+        result = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (
+            2, f"{name}: gymnasium 0.29.0 is too old: pip install 'gymnasium>=1.1'\n")
 
 
 @pytest.mark.process
@@ -134,6 +153,52 @@ def test_the_lines_of_a_run_are_not_lost_where_an_environment_leads_its_output(
     *lines, last = capfd.readouterr().out.splitlines()
     assert any(line.startswith('steps ') for line in lines)
     assert last == f'ended by total_steps; written to {tmp_path}/run'
+
+
+def test_a_module_that_is_imported_holds_the_end_up_for_less_long_than_a_training(
+        tmp_path, monkeypatch, own_signals):
+    found = []
+
+    @contextlib.contextmanager
+    def ending_within(seconds, *_):
+        yield found.append(seconds)
+
+    monkeypatch.setattr(local_training, 'ending_within', ending_within)
+    monkeypatch.setattr(local_training, 'import_modules', lambda _: found.append('import'))
+    monkeypatch.setattr(local_training, 'train', lambda *_, **more: found.append('train'))
+    assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 0
+    assert found == [8.0, 'import', 60.0, 'train']
+
+
+def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_process(
+        tmp_path, monkeypatch, capsys, own_signals):
+    steps, over = iter(range(1000)), threading.Event()
+
+    class Hanging(CartPoleEnv):
+        def step(self, action):
+            if next(steps) == 500:
+                signal.raise_signal(signal.SIGTERM)
+                over.wait(300)
+                raise ValueError
+            return super().step(action)
+
+    def end(line, status):
+        found.append((load_checkpoint(tmp_path / 'run'), capsys.readouterr().out, line, status))
+        over.set()
+
+    found = []
+    monkeypatch.setitem(gymnasium.registry, 'test/Hanging-v0', EnvSpec(
+        'test/Hanging-v0', lambda render_mode=None: Hanging()))
+    monkeypatch.setattr(children, 'faulthandler', Mock())
+    monkeypatch.setattr(children, 'end_now', end)
+    monkeypatch.setattr(local_training, 'SAVING_S', 0.0)
+    local_training.main(['--env_id', 'test/Hanging-v0', '--num_envs', '1',
+                         '--run_dir', str(tmp_path / 'run')])
+    (checkpoint, out, line, status), = found
+    assert 450 < checkpoint['learner']['agent_steps'] <= 500
+    assert out.endswith(f'ended by interrupted; written to {tmp_path}/run\n')
+    assert line.startswith('serial: ended 0 s after the signal to end, in the middle of step()')
+    assert status == 1
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # without typing and pathlib, whose imports take longer than all else here
@@ -15,10 +16,17 @@ PARENT_PID = os.getppid()
 _MIN_GYMNASIUM = '1.1'
 
 
-def exit_at_interrupt() -> None:
-    """Let a Ctrl-C during imports, which take a second, end a program without a traceback."""
+def begin_program(name: str) -> None:
+    """Let a Ctrl-C during imports, or an old Gymnasium, end a program without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    if error := gymnasium_error():
+        print(f'{name}: {error}', file=sys.stderr)
+        sys.exit(2)
+
+
+class TooOldError(ImportError, ValueError):
+    """A library that cannot be used; programs say it in one line, as of any bad input."""
 
 
 def gymnasium_error() -> str:

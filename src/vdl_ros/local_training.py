@@ -6,12 +6,12 @@ and the baseline of the benchmarks; it uses the same classes as the nodes.
 
 import faulthandler
 
-from vdl_ros import exit_at_interrupt
+from vdl_ros import begin_program
 
 if __name__ == '__main__':
     # A crash in native code of an environment or a library.
     faulthandler.enable(all_threads=False)
-    exit_at_interrupt()
+    begin_program('serial')
 
 import argparse
 import contextlib
@@ -23,7 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark, telling
+from vdl_ros.common.children import (
+    MAKING_S,
+    SAVING_S,
+    ending_within,
+    run_program,
+    saving,
+    take_mark,
+    telling,
+)
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
@@ -90,8 +98,8 @@ def train(
 ) -> str:
     """Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
-    ``init`` is a checkpoint with the first weights of a new run, or ''. ValueError: settings,
-    spaces, a module, a folder or a checkpoint cannot be used.
+    ``init`` is a checkpoint with the first weights of a new run, or ''; ``modules`` are imported.
+    ValueError: settings, spaces, a folder or a checkpoint cannot be used.
     """
     # Imported here because PyTorch takes seconds, before which it is said what is trained.
     import torch
@@ -108,7 +116,6 @@ def train(
     modules = modules or EnvModulesConfig()
     attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
     folder = folder or RunFolderConfig()
-    import_modules(modules)
     verify(config, algorithm_config)
     config = verify_attack(attack, config)
     torch.set_num_threads(1)
@@ -170,7 +177,14 @@ def train(
             calls, evaluator=evaluator, timers={TRAINING: timer})
         start.close()
         say('serial: acts and learns')
-        reason = trainer.run(stop)
+
+        def give_up() -> None:
+            restore()
+            if reason := trainer.give_up(stop):
+                tell(ended(reason, run_dir))
+
+        with saving(give_up):
+            reason = trainer.run(stop)
         # Before environments are closed, which may never end.
         tell(ended(reason, run_dir))
         return reason
@@ -212,11 +226,14 @@ def main(args: list[str] | None = None) -> int:
         algorithm_config = make_algorithm_config(config, values)
         say(f'serial: {config.algorithm} learns {env.env_id} for {config.total_steps:,} steps, '
             f'into {path}; loads PyTorch')
+        modules = select(EnvModulesConfig, values)
+        with ending_within(MAKING_S, 'serial', stop):
+            import_modules(modules)
         with ending_within(SAVING_S, 'serial', stop), \
                 named_lack_of_memory(as_dict(env, config, algorithm_config)):
             reason = train(
                 env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
-                modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
+                modules=modules, attack=select(AttackConfig, values),
                 surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         say(f'serial: {error}', sys.stderr)

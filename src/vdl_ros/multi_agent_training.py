@@ -9,12 +9,12 @@ session when all environments are. With one thread and one seed it is determinis
 
 import faulthandler
 
-from vdl_ros import exit_at_interrupt
+from vdl_ros import begin_program
 
 if __name__ == '__main__':
     # A crash in native code of an environment or a library.
     faulthandler.enable(all_threads=False)
-    exit_at_interrupt()
+    begin_program('multi_agent_training')
 
 import argparse
 import contextlib
@@ -32,7 +32,14 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark
+from vdl_ros.common.children import (
+    MAKING_S,
+    SAVING_S,
+    ending_within,
+    run_program,
+    saving,
+    take_mark,
+)
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     OneLineParser,
@@ -112,13 +119,13 @@ class _Agent:
         def log(text: str) -> None:
             say(f'{name}: {text}')
 
-        self._iterations = Trainer(
+        self.trainer = Trainer(
             self._learner, self, self._flow_stats, RunFolder(folder, resume=resume),
             described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
             Callbacks(log=log, warn=log, progress=lambda: next(filter(None, (
                 each.progress() for each in self.actors.values())), '')),
-            evaluator=evaluator, timers={TRAINING: timer},
-        ).iterations(stop)
+            evaluator=evaluator, timers={TRAINING: timer})
+        self._iterations = self.trainer.iterations(stop)
         self._iterate()
         for number in envs:
             self._load(number)
@@ -188,10 +195,21 @@ def train(
         groups = [(number, [agents[each] for each in share], SharedActors(
             [agents[each].actors[number] for each in share], step))
             for number, share, step in together]
-        _run(groups, agents, stop)
+
+        def give_up() -> None:
+            for agent in agents:
+                agent.reason = agent.reason or agent.trainer.give_up(stop)
+            tell()
+
+        def tell() -> None:
+            for agent in agents:
+                if agent.reason:
+                    say(f'{agent.name}: {ended(agent.reason, run_dir / agent.name)}')
+
+        with saving(give_up):
+            _run(groups, agents, stop)
         # Before environments are closed, which may never end.
-        for agent in agents:
-            say(f'{agent.name}: {ended(agent.reason, run_dir / agent.name)}')
+        tell()
         return {agent.name: agent.reason for agent in agents}
 
 
@@ -267,7 +285,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options.run_dir = options.run_dir.absolute()
     stop = stop_on_signals(options.parent)
     try:
-        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        with ending_within(MAKING_S, 'multi_agent_training', stop):
+            import_modules(EnvModulesConfig(env_modules=options.env_modules))
         with ending_within(SAVING_S, 'multi_agent_training', stop), named_lack_of_memory({}):
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)

@@ -116,6 +116,9 @@ def test_missing_names_and_keywords_are_named_in_one_line(workspace):
         assert missing in lines[0]
         assert 'source a ROS 2 distribution' in lines[0]
         assert 'Traceback' not in command.output
+    # A library of somebody else.
+    command = workspace.launch("raise ImportError('gymnasium 0.29.0 is too old')")
+    assert command.output.splitlines()[-1].endswith('ImportError: gymnasium 0.29.0 is too old')
 
 
 def test_errors_of_a_launch_file_name_the_file(workspace):

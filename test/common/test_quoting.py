@@ -32,10 +32,22 @@ class NoTextError(ValueError):
     __repr__ = __str__
 
 
+class Nameless(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError
+
+
+class NoAttributeError(Exception, metaclass=Nameless):
+    def __getattribute__(self, name):
+        raise RuntimeError
+
+
 def test_an_error_or_a_value_without_a_text_is_named_by_its_kind():
     text = '<NoTextError whose text raises RuntimeError>'
     assert cause(NoTextError()) == f'NoTextError: {text}'
     assert in_one_line(NoTextError()) == quoted(NoTextError()) == text
+    # Not by pytest, which asks it for what it is.
+    assert cause(NoAttributeError('lost')) == 'NoAttributeError: lost'
 
 
 def test_only_a_short_printable_text_is_shown_without_quotes():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from functools import partial
 
 import gymnasium
@@ -17,6 +18,7 @@ from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.local_training import main as train
 from vdl_ros.nodes.record_episodes import main as record_episodes
 from vdl_ros.play.saved_policy import load_policy
+from vdl_ros.rl.acting import evaluation
 from vdl_ros.rl.acting.evaluation import evaluate
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
@@ -151,6 +153,26 @@ def test_files_have_the_actions_as_the_environment_counts_them(tmp_path, space, 
     with pytest.raises(ValueError, match=r'action 2 of row 0, part 0, .* from \[5'):
         demonstration_inbox(env, config, BcConfig(str(data)), EnvModulesConfig(), learner,
                             FlowStats())
+
+
+def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrupted(
+        tmp_path, monkeypatch):
+    stop, lines = threading.Event(), []
+
+    def tell(line):
+        lines.append(line)
+        if not line.startswith('0 of 4'):
+            stop.set()
+
+    monkeypatch.setattr(evaluation, '_TELL_S', 0.0)
+    count, failures = record_environment(
+        lambda *_: np.zeros(4, np.int64), EnvConfig(env_id='CartPole-v1'), 4, tmp_path / 'data',
+        task='', stop=stop, tell=tell)
+    assert lines[0] == (
+        '0 of 4 episodes are recorded, 0 others had no success in 0 s; the longest of the others '
+        'has 1 steps, and time_limit would end it')
+    assert lines[-1].startswith(f'{count} of 4 episodes are recorded, {failures} others')
+    assert 0 < read_lerobot(tmp_path / 'data').episodes[-1] + 1 == count < 4
 
 
 def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):

@@ -18,7 +18,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
-from vdl_ros.common.command_line import stop_on_signals
+from vdl_ros.common.command_line import say, stop_on_signals
 from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
@@ -229,6 +229,7 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
             (WIDE, of(ends=np.array([False])),
              'terminated of step(): array([False]) is not allowed: True or False'),
             (WIDE, of(ends='no'), "terminated of step(): 'no' is not allowed: True or False"),
+            (WIDE, of(ends=np.nan), 'terminated of step(): nan is not allowed: True or False'),
             (WIDE, of(info=[]), 'info of step(): [] is not allowed: a dictionary'),
             *((WIDE, of(info={'is_success': value}),
                f"info['is_success']: {value} is not allowed: True or False")
@@ -243,6 +244,8 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
         with pytest.raises(EnvFailedError) as caught:
             env.step(np.zeros(2, np.int64))
         assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
+    with pytest.raises(EnvFailedError, match=r'truncated of step\(\): 2 is not allowed: True'):
+        env.from_environment(([[0.0]] * 2, [0.0] * 2, [0, 1], [0, 2], {}))
     # The last one; in a process that a KeyboardInterrupt is to end.
     monkeypatch.setattr(foreign, 'hears_signals', lambda: False)
     with pytest.raises(KeyboardInterrupt):
@@ -314,6 +317,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
         def step(self, action):
             seen.append(state())
             torch.set_default_dtype(torch.float16)
+            os.umask(0o777)
             return super().step(action)
 
     monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
@@ -334,6 +338,58 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     # What comes after the filters is taken back.
     assert seen == [(dtype, False, 'meta', True, 2, True, 'raise', 'error', 5.0, *before[9:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
+    class Closing(Answers):
+        def step(self, action):
+            with sys.stdout:
+                print('over')
+            sys.stderr.detach()
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Closing-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Closing-v0', lambda **_: Closing(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    for number, name in ((1, 'stdout'), (2, 'stderr')):
+        # As Python's own; those of capfd are of other files.
+        stream = open(number, 'w', closefd=False)  # noqa: SIM115
+        monkeypatch.setattr(sys, name, stream)
+    env = make(EnvConfig(env_id='test/Closing-v0'), seed=0, num_envs=1)
+    env.reset()
+    for _ in range(2):
+        env.step(np.zeros(1, np.int64))
+        say('goes on')
+        say('also', sys.stderr)
+    assert capfd.readouterr() == ('over\ngoes on\n' * 2, 'also\n' * 2)
+
+
+def test_an_environment_whose_steps_remove_its_folder_is_reset_and_closed(
+        answers, tmp_path, monkeypatch):
+    made = []
+
+    class Moving(Answers):
+        def reset(self, **options):
+            made.append(os.getcwd())
+            os.chdir(tempfile.mkdtemp(dir=tmp_path))
+            return super().reset(**options)
+
+        def step(self, action):
+            os.rmdir(os.getcwd())
+            return super().step(action)
+
+        def close(self):
+            made.append(os.getcwd())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(foreign, '_folders', [], raising=False)
+    monkeypatch.setitem(gymnasium.registry, 'test/Moving-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Moving-v0', lambda **_: Moving(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    env = make(EnvConfig(env_id='test/Moving-v0'), seed=0, num_envs=1)
+    for _ in range(2):
+        env.reset()
+        env.step(np.zeros(1, np.int64))
+    env.close()
+    assert made[-3:] == [str(tmp_path)] * 3
 
 
 @pytest.mark.usefixtures('own_signals')

@@ -23,14 +23,22 @@ def test_the_vector_version_of_an_environment_is_used_if_there_is_one():
         env.close()
 
 
-def test_single_copies_are_stepped_if_the_vector_environment_resets_at_once(monkeypatch, capsys):
+@pytest.mark.parametrize(('mode', 'reason'), [
+    (AutoresetMode.SAME_STEP, 'the autoreset mode SAME_STEP, which is not allowed here'),
+    ('NextStep', "in its metadata autoreset_mode 'NextStep' instead of an AutoresetMode")])
+def test_single_copies_are_stepped_if_the_vector_environment_resets_at_once(
+        monkeypatch, capsys, mode, reason):
     def at_once(num_envs, **kwargs):
-        return SyncVectorEnv([CartPoleEnv] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+        env = SyncVectorEnv([CartPoleEnv] * num_envs)
+        env.metadata = {'autoreset_mode': mode}
+        return env
 
     monkeypatch.setitem(gymnasium.registry, 'test/AtOnce-v0', EnvSpec(
         'test/AtOnce-v0', CartPoleEnv, vector_entry_point=at_once))
     env = make(EnvConfig(env_id='test/AtOnce-v0'), seed=0, num_envs=2)
-    assert capsys.readouterr().out.startswith('env_id: test/AtOnce-v0: single copies are stepped')
+    assert capsys.readouterr().out == (
+        'env_id: test/AtOnce-v0: single copies are stepped, because its vector environment has '
+        f'{reason}\n')
     assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
     env.close()
 

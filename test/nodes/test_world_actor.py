@@ -99,6 +99,7 @@ def put_policies(actors, worlds):
 
 
 def test_a_world_that_raises_anything_is_named_in_a_line_and_made_again(monkeypatch):
+    monkeypatch.setattr('vdl_ros.ros.training.actor._AGAIN_S', -1.0)
     monkeypatch.setattr(WorldAgent, 'is_alone', False)
     monkeypatch.setattr(LocalInferenceMode, 'is_ready', lambda mode: True)
     line = r'env_id: mpe2/simple_push_v3: step\(\): ZeroDivisionError: .* \(test_world_actor.py:'

@@ -129,7 +129,8 @@ def test_what_cannot_be_exported_is_refused_in_one_line(checkpoint, tmp_path, mo
         with monkeypatch.context() as patch:
             if missing:
                 patch.setitem(tool.sys.modules, missing, None)
-            assert tool.main([path, '--output', str(tmp_path / output)]) == 2, reason
+            assert tool.main([path, '--output', str(tmp_path / output), '--env_modules',
+                              'absent' if missing else '']) == 2, reason
         found = capsys.readouterr()
         assert found.out == ''
         assert reason in found.err

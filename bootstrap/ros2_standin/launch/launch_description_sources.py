@@ -43,6 +43,7 @@ def _load(path: str) -> Any:
             raise AttributeError('there is no function generate_launch_description()')
         return module.generate_launch_description()
     except Exception as error:
-        missing = isinstance(error, ImportError) or 'unexpected keyword argument' in str(error)
+        missing = 'unexpected keyword argument' in str(error) or (
+            isinstance(error, ImportError) and str(error.name).startswith('launch'))
         raise InvalidLaunchFileError(f'{path}: {type(error).__name__}: {error}' + (
             f'; it {ADVICE}' if missing else '')) from error

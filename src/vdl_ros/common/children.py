@@ -19,7 +19,7 @@ import psutil
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
-from vdl_ros.common.quoting import place_of, shown
+from vdl_ros.common.quoting import cause, place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own.
 MARK = 'VDL_ROS_STARTED_BY'
@@ -37,6 +37,8 @@ _ROUNDS, _ROUND_S = 3, 5.0
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+#: The same while an environment is imported, made or drawn, s.
+MAKING_S = 8.0
 # Time from a signal to the line that says what is waited for, and to the next such line, s.
 _PATIENCE_S, _AGAIN_S = 3.0, 9.0
 # Time until a line says that a start or an environment's close() lasts, and until the latter is
@@ -53,6 +55,7 @@ _deadline = [math.inf]
 # The same, until the block of ending_within is over.
 _block_deadline = [math.inf]
 _own_marks: list[str] = []
+_saves: list[Callable[[], None]] = []
 
 
 def take_mark() -> None:
@@ -159,6 +162,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
             if (left := _deadline[0] - time.monotonic()) <= 0.0:
+                _save(name, seconds)
                 end_now(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
                      f'{place}', 1)
                 return
@@ -173,6 +177,27 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         over.set()
         if stop.is_set():
             set_block_deadline(math.inf)
+
+
+@contextlib.contextmanager
+def saving(save: Callable[[], None]) -> Iterator[None]:
+    """Call ``save`` before :func:`ending_within` ends the process in the middle of the block."""
+    _saves.append(save)
+    try:
+        yield
+    finally:
+        _saves.remove(save)
+
+
+def _save(name: str, seconds: float) -> None:
+    if _saves:
+        # A disk may hang too.
+        _end_at(time.monotonic() + seconds)
+    for save in _saves:
+        try:
+            save()
+        except Exception as error:
+            say(f'{name}: not saved: {cause(error)}', sys.stderr)
 
 
 @contextlib.contextmanager

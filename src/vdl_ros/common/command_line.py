@@ -75,7 +75,8 @@ def run_tool(name: str, work: Callable[[], int | None]) -> int:
 
 def status_of(error: Exception) -> int:
     """Return the exit status after a ValueError or OSError, or its cause, that ends a program."""
-    is_of_disk = any(isinstance(each, OSError) and each.errno in _DISK_ERRORS
+    # Not isinstance, which asks the error: that of an environment may raise.
+    is_of_disk = any(issubclass(type(each), OSError) and getattr(each, 'errno', 0) in _DISK_ERRORS
                      for each in (error, error.__cause__))
     return EXIT_DISK if is_of_disk else EXIT_BAD_INPUT
 

@@ -62,7 +62,12 @@ def text_of(value: object, make: Callable[[object], str] = str) -> str:
     try:
         return make(value)
     except BaseException as error:
-        return f'<{type(value).__name__} whose text raises {type(error).__name__}>'
+        return f'<{_kind(value)} whose text raises {_kind(error)}>'
+
+
+def _kind(value: object) -> str:
+    # Not by the metaclass of others, which may raise too.
+    return str(vars(type)['__name__'].__get__(type(value)))
 
 
 def cause(error: BaseException) -> str:
@@ -73,9 +78,11 @@ def cause(error: BaseException) -> str:
     text = ' '.join(text_of(error).split())[:_MAX_LENGTH]
     if not text.isprintable():
         text = quoted(text, _MAX_LENGTH)
-    place = _innermost(traceback.extract_tb(error.__traceback__)[1:])
+    # Not by the attribute, which may raise.
+    trace = vars(BaseException)['__traceback__'].__get__(error)
+    place = _innermost(traceback.extract_tb(trace)[1:])
     place = f' ({place})' if place else ''
-    return f'{type(error).__name__}{": " if text else ""}{text}{place}'
+    return f'{_kind(error)}{": " if text else ""}{text}{place}'
 
 
 def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:

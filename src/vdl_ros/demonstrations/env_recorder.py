@@ -1,6 +1,7 @@
 """Record the episodes of a policy in an environment, without ROS, as a LeRobot data set."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.common.children import saving
 from vdl_ros.common.files import new_folder
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import frame_rate
@@ -16,6 +18,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import Layout, LeRobotWriter, Row
 from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
+from vdl_ros.rl.acting.evaluation import Progress
 
 #: Writes an episode: observations, actions, rewards, and whether it was terminated.
 Write = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], bool], None]
@@ -28,8 +31,9 @@ _RATE = 30
 
 def record_environment(
     act: Act, env: EnvConfig, episodes: int, output: Path, *, task: str, seed: int = 1,
-) -> int:
-    """Write episodes in which a policy succeeds; return the number of episodes without success.
+    stop: threading.Event | None = None, tell: Callable[[str], None] = lambda line: None,
+) -> tuple[int, int]:
+    """Write episodes in which a policy succeeds; return how many, and how many did not.
 
     Without a success in the environment's info all count. The environments have equal shares, or
     short episodes would count more.
@@ -37,9 +41,11 @@ def record_environment(
     Args:
         act: a policy of this environment, whose observations are numbers.
         output: a folder that does not exist yet.
+        stop: ends it before all are written, when it is set.
+        tell: takes a line of progress every 8 s.
 
     Raises:
-        ValueError: an environment or a folder that cannot be used.
+        ValueError: an environment or a folder that cannot be used, or no success.
     """
     envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes),
                         same_step=True)
@@ -49,19 +55,24 @@ def record_environment(
             raise ValueError(f'{env.env_id}: observations of the space {space} cannot be '
                              'recorded: numbers, without an image')
         rate = frame_rate(envs, _RATE)
-        with new_data_set(output, env.env_id, task, rate) as write:
-            return _play(envs, act, episodes, seed, write)
+        with contextlib.ExitStack() as data_set:
+            write = data_set.enter_context(new_data_set(output, env.env_id, task, rate))
+            with saving(data_set.close):
+                return _play(envs, act, episodes, seed, write, stop or threading.Event(), tell)
 
 
-def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> int:
-    """Write episodes with success; return how many had none."""
-    failures = 0
+def _play(
+    envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write, stop: threading.Event,
+    tell: Callable[[str], None],
+) -> tuple[int, int]:
+    """Write episodes with success; return how many had one, and how many none."""
+    failures, progress = 0, Progress(tell)
     shares = np.full(envs.num_envs, episodes // envs.num_envs)
     shares[:episodes % envs.num_envs] += 1
     rows: list[list[tuple[Any, ...]]] = [[] for _ in shares]
     stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
     first = factory.first_actions(envs)
-    while shares.any():
+    while shares.any() and not stop.is_set():
         before, is_reset = stepper.observation.copy(), stepper.is_reset
         actions = act(before, is_reset, rewards)
         step = stepper.step(actions)
@@ -82,7 +93,10 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
                     raise ValueError(f'the policy failed in {failures} episodes before it had '
                                      f'{episodes} with success')
             rows[index] = []
-    return failures
+        count = episodes - int(shares.sum())
+        progress.update(count + failures, f'{count} of {episodes} episodes are recorded, '
+                        f'{failures} others had no success', max(map(len, rows)))
+    return episodes - int(shares.sum()), failures
 
 
 @contextlib.contextmanager

@@ -3,10 +3,10 @@
 The import registers those of the arm, and the worlds of mpe2.
 """
 
-from vdl_ros import gymnasium_error
+from vdl_ros import TooOldError, gymnasium_error
 
 if _error := gymnasium_error():
-    raise ImportError(_error)
+    raise TooOldError(_error)
 
 from vdl_ros.envs.registration import register
 from vdl_ros.envs.worlds import register_mpe2

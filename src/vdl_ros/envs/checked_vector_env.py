@@ -236,14 +236,22 @@ class CheckedVectorEnv(Wrapper):
         if reason := number_error(rewards):
             raise failure(self.env, f'the reward of step(): {reason}')
         rewards = rewards.astype(np.float32, copy=self._copies)
-        array = np.array if self._copies else np.asarray
-        terminated, truncated = array(terminated, np.bool_), array(truncated, np.bool_)
+        terminated, truncated = (
+            self._truth(name, values) for name, values in (
+                ('terminated', terminated), ('truncated', truncated)))
         if not rewards.shape == terminated.shape == truncated.shape == self._shape[:1]:
             raise failure(
                 self.env, f'step(): rewards {rewards.shape}, terminated {terminated.shape} and '
                 f'truncated {truncated.shape} are not of the shape {self._shape[:1]}')
         return (self._observed(observations), rewards, terminated, truncated,
                 self._checked_info(info, 'step'))
+
+    def _truth(self, name: str, given: Any) -> NDArray[np.bool_]:
+        values = np.asarray(given)
+        if values.dtype != np.bool_ and (wrong := values[(values != 0) & (values != 1)]).size:
+            raise failure(self.env, f'{name} of step(): {quoted(wrong.tolist()[0], _SHOWN)} is '
+                          'not allowed: True or False')
+        return values.astype(np.bool_, copy=self._copies)
 
     def _checked_info(self, info: Any, source: str) -> dict[str, Any]:
         if not isinstance(info, dict):
@@ -371,7 +379,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         for name, value, allowed in zip(
                 ('the reward', 'terminated', 'truncated'), outcome[1:4],
                 ('one number', *['True or False'] * 2), strict=True):
-            if not is_number(value):
+            if not is_number(value) or (allowed != 'one number' and value not in (0, 1)):
                 raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
                               f'{allowed}')
         return *outcome[:4], self._known(outcome[4], 'step')

@@ -117,7 +117,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
                        '{"size": 5}')
     for name in found:
         if name in _RESERVED:
-            raise EnvError(f'env_kwargs: {name!r} is not allowed: it is not of the environment; '
+            raise EnvError(f'env_kwargs: {name!r} is not allowed: the program sets it; '
                            'see time_limit, num_envs and env_wrappers')
     return found
 

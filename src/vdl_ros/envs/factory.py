@@ -186,8 +186,11 @@ def _make_copies(
                 is_foreign=not tested and not spec.id.startswith(ROBOT))
         with contextlib.suppress(*foreign_errors()):
             env.close()
+        reason = (f'the autoreset mode {mode.name}, which is not allowed here'
+                  if isinstance(mode, AutoresetMode) else
+                  f'in its metadata autoreset_mode {quoted(mode)} instead of an AutoresetMode')
         say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
-            f'the autoreset mode {getattr(mode, "name", mode)}, which is not allowed here')
+            f'{reason}')
     is_foreign = not str(spec.entry_point).startswith(_TESTED)
     if is_foreign and wrappers:
         wrappers = [CopiedObservation, *wrappers]

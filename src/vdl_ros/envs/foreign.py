@@ -50,10 +50,10 @@ class ForeignCall:
     there again in the next one: it may be what an environment needs, and would change what a
     policy computes. Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere,
     handlers of signals, the mode of new files and a removed working directory are undone for good;
-    of the last three and of the output's files, where a look takes longer than all else, a call
-    that is made ``often`` undoes only a handler of SIGINT, with which others are. A process that
-    the code has forked, and that returns here, ends: it would go on as this one does, under its
-    name.
+    of handlers, the directory and the output's files, where a look takes longer than all else, a
+    call that is made ``often`` undoes only a handler of SIGINT, with which others are. A process
+    that the code has forked, and that returns here, ends: it would go on as this one does, under
+    its name.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class ForeignCall:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
         self._handlers = [] if self._often else handlers_to_restore()
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
-        self._folder = '' if self._often else os.getcwd()
-        self._umask = None if self._often else _umask()
+        if not self._often:
+            _leave_removed_folder()
+        if not (self._often or _running):
+            _mask[:] = [_umask()]
         # The call of another thread may have led them elsewhere for a moment.
         self._streams = () if _running else (sys.stdout, sys.stderr)
         self._outputs = {} if _running or self._often else _outputs()
@@ -92,10 +94,9 @@ class ForeignCall:
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         _restore_outputs(self._outputs, self._streams)
         _close(self._outputs)
-        if self._folder:
-            _leave_removed_folder(self._folder)
-        if self._umask is not None:
-            os.umask(self._umask)
+        if not self._often:
+            _leave_removed_folder()
+        os.umask(_mask[0])
         if self._seed is not None and _torch_seed() != self._seed:
             # Else each episode would explore as the one before, with the same random numbers.
             sys.modules['torch'].manual_seed((self._seed * 0x5851F42D4C957F2D + 1) % 2**63)
@@ -188,8 +189,16 @@ def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
     for number, copy in files.items():
         os.dup2(copy, number)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
+        found = getattr(sys, name)
         # Not a wrapper of the same file, which would close it at its end.
-        if (found := getattr(sys, name)) is not before and not _is_of(found, number):
+        if found is not before and _is_of(found, number):
+            continue
+        if _is_closed(before):
+            # As by ``with sys.stdout``, which leaves the file open.
+            with contextlib.suppress(OSError):
+                before = open(  # noqa: SIM115
+                    number, 'w', buffering=1, errors='backslashreplace', closefd=False)
+        if found is not before:
             setattr(sys, name, before)
 
 
@@ -215,12 +224,28 @@ def _is_of(stream: Any, number: int) -> bool:
     return False
 
 
-def _leave_removed_folder(before: str) -> None:
+def _is_closed(stream: Any) -> bool:
     try:
-        os.getcwd()
+        return bool(stream.closed)
+    except Exception as error:
+        return isinstance(error, ValueError)  # its buffer was detached
+
+
+_mask = [_umask()]
+
+
+# The working directories of the program and of the last look.
+_folders: list[str] = []
+
+
+def _leave_removed_folder() -> None:
+    try:
+        _folders[1:] = [os.getcwd()]
     except FileNotFoundError:
         # PyTorch asks for it when it makes an optimizer.
-        os.chdir(before)
+        for each in (*reversed(_folders), '/'):
+            with contextlib.suppress(OSError):
+                return os.chdir(each)
 
 
 def _read() -> list[Any]:

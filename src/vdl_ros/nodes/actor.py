@@ -91,7 +91,7 @@ class ActorNode(BaseNode):
                 # Only now: a stranger's policy that is refused must not keep others out.
                 self._policies.choice.stay_with(message.learner_id)
         if self._mode is not None:
-            with self._policies.refusing(self.stop):
+            with self._policies.refusing(self.stop, acts=True):
                 acted = self._mode.act()
         return acted
 

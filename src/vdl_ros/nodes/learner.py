@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
-from vdl_ros.common.children import ending_within, telling
+from vdl_ros.common.children import MAKING_S, ending_within, telling
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.memory import OutOfMemoryError, named_lack_of_memory
 from vdl_ros.common.quoting import in_one_line
@@ -43,7 +43,6 @@ from vdl_ros.ros.process import (
     EXIT_BAD_INPUT,
     EXIT_OK,
     EXIT_RESTART,
-    MAKING_S,
     die_with_parent,
     set_up,
 )

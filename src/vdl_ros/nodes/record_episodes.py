@@ -9,7 +9,7 @@ environment instead, without topics, and its episodes become a LeRobot data set.
 docs/demonstrations.md.
 
 Exit status: 0 at the end of the input or after ``q``; 2 for an input that cannot be used; 3 when
-the disk is full.
+the disk is full; with ``--env`` 130 after a signal, which leaves fewer episodes.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +28,14 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
+from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     EXIT_INTERRUPTED,
     OneLineParser,
-    interrupt_on_signals,
     run_tool,
+    say,
+    stop_on_signals,
     whole_number,
 )
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
@@ -47,6 +50,8 @@ EXIT_REFUSED = 1
 SERVICES = ('start', 'success', 'failure', 'discard')
 # How long a script's first line waits for the robot, s.
 PATIENCE_S = 30.0
+# Longest time from a signal to the end of a recording in an environment, s.
+_ENDS_WITHIN_S = 8.0
 # Time between looks at the keys, s.
 POLL_S = 0.02
 
@@ -212,36 +217,44 @@ def parser() -> OneLineParser:
                         help='how many (50)')
     policy.add_argument('--seed', type=whole_number(0, 2**31 - 1), default=1,
                         help='of the environment (1)')
+    policy.add_argument('--time_limit', type=whole_number(0, 2**31 - 1), default=0,
+                        help='steps after which an episode is truncated (0: as in its training)')
     policy.add_argument('--sampled', action='store_true',
                         help='sample actions; else the likeliest ones')
     return found
 
 
-def record_policy(options: argparse.Namespace) -> None:
+def record_policy(options: argparse.Namespace, stop: threading.Event) -> None:
     # Imported here because it takes a second.
     from vdl_ros.demonstrations.env_recorder import record_environment
     from vdl_ros.envs.env_config import EnvModulesConfig
     from vdl_ros.envs.env_modules import import_modules
+    from vdl_ros.envs.foreign import own_outputs
     from vdl_ros.play.saved_policy import load_policy
     if options.policy is None:
         raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
     import_modules(EnvModulesConfig(env_modules=options.env_modules))
     policy = load_policy(options.policy, env_id=options.env)
-    failures = record_environment(
-        policy.act(not options.sampled), policy.env, options.episodes, options.output,
-        task=options.task, seed=options.seed)
-    print(f'{options.output}: {options.episodes} episodes; {failures} others without success '
-          'were left out')
+    env = replace(policy.env, time_limit=options.time_limit or policy.env.time_limit)
+    with own_outputs() as restore:
+        def tell(line: str) -> None:
+            restore()
+            say(line)
+
+        count, failures = record_environment(
+            policy.act(not options.sampled), env, options.episodes, options.output,
+            task=options.task, seed=options.seed, stop=stop, tell=tell)
+    print(f'{options.output}: {count} episodes; {failures} others without success were left out')
 
 
 def main(args: Sequence[str] | None = None) -> int:
     options, words = split_words(parser(), args)
     options.output = options.output and options.output.absolute()
     if options.env:
-        interrupt_on_signals()
-        try:
-            return run_tool('record_episodes', lambda: record_policy(options))
-        except KeyboardInterrupt:
-            print(f'record_episodes: interrupted: {options.output} was not made', file=sys.stderr)
-            return EXIT_INTERRUPTED
+        stop = stop_on_signals()
+        with ending_within(_ENDS_WITHIN_S, 'record_episodes', stop):
+            status = run_tool('record_episodes', lambda: record_policy(options, stop))
+        if stop.is_set():
+            print('record_episodes: interrupted', file=sys.stderr)
+        return EXIT_INTERRUPTED if stop.is_set() else status
     return RecordEpisodesNode.main(words, options)

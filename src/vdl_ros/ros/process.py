@@ -24,7 +24,7 @@ from rclpy.task import Future
 from rclpy.utilities import get_default_context, remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.children import ending_within, take_mark
+from vdl_ros.common.children import MAKING_S, ending_within, take_mark
 from vdl_ros.common.command_line import say, signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -32,8 +32,6 @@ from vdl_ros.ros.dds import shared_memory, transport
 from vdl_ros.ros.environment import verify_environment
 from vdl_ros.ros.node_settings import ProcessConfig
 
-#: Longest time from a signal to the end while an environment is imported, made or drawn, s.
-MAKING_S = 8.0
 # Of <malloc.h> of glibc: M_MMAP_THRESHOLD with the largest value that it accepts, and
 # M_TRIM_THRESHOLD with the freed memory to keep, bytes.
 _THRESHOLDS = {-3: 32 << 20, -1: 256 << 20}

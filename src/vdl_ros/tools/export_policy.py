@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vdl_ros.common.command_line import OneLineParser, run_tool
 from vdl_ros.common.files import from_here
+from vdl_ros.common.onnx_file import require_onnx
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.onnx_export import export_policy
@@ -32,6 +33,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options.checkpoint, options.output = from_here(options.checkpoint), options.output.absolute()
 
     def export() -> None:
+        # Before modules are imported, which may take long.
+        require_onnx()
         modules = EnvModulesConfig(env_modules=options.env_modules, robots=options.robots)
         import_modules(modules)
         register(modules, '', threading.Event())

@@ -122,11 +122,12 @@ def test_a_learner_hears_how_far_a_slow_unroll_is_and_when_that_is_no_longer_kno
     assert not training._Source.progress(source)
 
 
-@pytest.mark.parametrize('error', [EnvFailedError, EnvError])
+@pytest.mark.parametrize(('error', 'acts'), [
+    (EnvFailedError, False), (EnvError, False), (RuntimeError, True)])
 @pytest.mark.parametrize(('own', 'acts_s', 'ends'), [
     ('mine', 0.0, 2), ('mine', 30.0, 2), ('mine', 90.0, 0), ('', 0.0, 0)])
 def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_an_actor(
-        node, monkeypatch, own, acts_s, ends, error):
+        node, monkeypatch, own, acts_s, ends, error, acts):
     now, ended = [0.0], 0
     monkeypatch.setattr('vdl_ros.ros.training.actor.time', SimpleNamespace(
         monotonic=lambda: now[0]))
@@ -135,7 +136,7 @@ def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_a
         inbox.put(Policy(learner_id='mine/1'))
         inbox.take()
         try:
-            with inbox.refusing():
+            with inbox.refusing(acts=acts):
                 inbox.succeeded()
                 now[0] += acts_s
                 inbox.succeeded()
@@ -143,3 +144,9 @@ def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_a
         except Exception:
             ended += 1
     assert ended == ends
+    inbox.put(Policy(learner_id='mine/1'))
+    # Without a launch that ends with it, environments are not made again at once.
+    assert (inbox.take() is None) == (acts and not own)
+    now[0] += 6.0
+    inbox.put(Policy(learner_id='mine/1'))
+    assert inbox.take() is not None

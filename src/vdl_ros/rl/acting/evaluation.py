@@ -209,6 +209,23 @@ class Played(NamedTuple):
     longest: int
 
 
+class Progress:
+    """Tells every 8 s what has ended, and how long the longest of the other episodes is."""
+
+    def __init__(
+        self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tell, self._clock = tell, clock
+        self._start, self._due = clock(), _TELL_S
+
+    def update(self, count: int, ended: str, longest: int) -> None:
+        """Take note that ``count`` episodes have ended; ``ended`` says so."""
+        if (seconds := self._clock() - self._start) >= self._due:
+            self._due = seconds + _TELL_S
+            self._tell(f'{ended} in {seconds:.0f} s; the longest of the others has '
+                       f'{longest:,} steps' + ('' if count else ', and time_limit would end it'))
+
+
 def play(
     envs: VectorEnv, act: Acts, seed: int, stop: threading.Event | None = None,
 ) -> Iterator[Played]:
@@ -241,7 +258,7 @@ def evaluate(
     shares[:episodes % batch] += 1
     counted: list[FinishedEpisode] = []
     reaction_time, late, lost = ReactionTime(), 0, 0
-    start, due = clock(), _TELL_S
+    progress = Progress(tell, clock)
     change = _ActionChange(act, envs.single_action_space)
     for played in play(envs, change, seed, stop):
         change.add(played.step.ignored)
@@ -255,11 +272,8 @@ def evaluate(
                 counted.append(episode)
         if not shares.any():
             break
-        if (seconds := clock() - start) >= due:
-            due = seconds + _TELL_S
-            tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
-                 f'longest of the others has {played.longest:,} steps'
-                 + ('' if counted else ', and time_limit would end it'))
+        progress.update(len(counted), f'{len(counted)} of {episodes} episodes have ended',
+                        played.longest)
     # It may have begun to tell of success with the first one.
     if any(each.success is not None for each in counted):
         counted = [replace(each, success=bool(each.success)) for each in counted]

@@ -217,6 +217,8 @@ class Trainer:
         timers = timers or {TRAINING: ThreadTimer()}
         self._timer = timers[TRAINING]
         self._metrics: dict[str, float] = {}
+        # Held while the learner is not whole, and from the end of the run on.
+        self._turn = threading.Lock()
         self._evaluations = self._episodes = None
         if folder is not None:
             self._resume(folder, settings)
@@ -298,8 +300,8 @@ class Trainer:
         distribution = self.learner.policy.distribution
         if isinstance(distribution, BoxActions) and distribution.unscaled:
             self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
-                            'they have no finite range, or scale_actions is false')
-        is_saved, over = True, threading.Event()
+                            'they have no bounds up to 1e9, or scale_actions is false')
+        over = threading.Event()
         threading.Thread(target=self._tell_if_silent, args=(over,), daemon=True).start()
         try:
             reason = yield from self._train(stop)
@@ -317,14 +319,28 @@ class Trainer:
             raise
         finally:
             over.set()
+        self._turn.acquire()
+        reason = self._finish(reason, stop)
+        # The first learner to end shuts the launch down: not before the folder is complete.
+        with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
+            self.group.all_reduce_sum(torch.zeros(1))
+        return reason
+
+    def give_up(self, stop: threading.Event) -> str:
+        """Write what :meth:`run` does at its end; an environment holds up its thread for ever.
+
+        Returns why the run ended; '' if it had, or in the middle of an update.
+        """
+        # Not released: if that thread goes on after all, it only waits for the process to end.
+        return self._finish('interrupted', stop) if self._turn.acquire(blocking=False) else ''
+
+    def _finish(self, reason: str, stop: threading.Event) -> str:
+        is_saved = True
         if reason != NOT_FINITE:
             is_saved = self._writes(self.reporter.save)
             self.reporter.report(self._metrics, over=True)
             self._evaluate_last(reason, stop)
         is_saved &= self._writes(lambda: self.reporter.close(reason if is_saved else NOT_SAVED))
-        # The first learner to end shuts the launch down: not before the folder is complete.
-        with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
-            self.group.all_reduce_sum(torch.zeros(1))
         return reason if is_saved else NOT_SAVED
 
     def _writes(self, write: Callable[[], None]) -> bool:
@@ -343,11 +359,12 @@ class Trainer:
             learn, publish, reason = self._agree(batch, reason, stop)
             if reason:
                 return reason
-            if learn and batch is not None:
-                publish |= self._learn(batch)
-            if publish:
-                self._publish()
-            self._update = None
+            with self._turn:
+                if learn and batch is not None:
+                    publish |= self._learn(batch)
+                if publish:
+                    self._publish()
+                self._update = None
             if self._evaluations is not None:
                 self._evaluations.update()
             self.reporter.report(self._metrics)

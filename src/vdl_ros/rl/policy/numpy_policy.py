@@ -106,7 +106,7 @@ def family_of(
     if isinstance(algorithm_config, DqnConfig):
         if discrete:
             return algorithm_config.exploration, (int(space.n),)
-        # sac acts in a Box too, if it has a finite range.
+        # sac acts in a Box too, if it has bounds.
         others = _OF_ALL_SPACES + (', sac' if box or parts else '')
         raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
                          f'spaces one of {others}')
@@ -115,7 +115,7 @@ def family_of(
         if box and not is_finite(space).all():
             raise ValueError(
                 f"algorithm: 'sac' cannot act in {space}: Discrete or MultiDiscrete from 0, or a "
-                f'Box with a finite range; for other spaces one of {_OF_ALL_SPACES}')
+                f'Box with bounds from -1e9 to 1e9; for other spaces one of {_OF_ALL_SPACES}')
     if discrete:
         return 'categorical', (int(space.n),)
     if parts and len(space.shape) == 1 and not space.start.any():
@@ -125,7 +125,7 @@ def family_of(
             return kind, (space, config.scale_actions)
         if not is_finite(space).all():
             raise ValueError(f"action_distribution: 'squashed' is not allowed for {space}, whose "
-                             "range is not finite: 'gaussian'")
+                             "bounds are not all from -1e9 to 1e9: 'gaussian'")
         return kind, (space,)
     raise ValueError(
         f'action space {space} is not supported: Discrete or MultiDiscrete of shape [A], from 0, '

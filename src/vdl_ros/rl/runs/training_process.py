@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vdl_ros.common.children import telling
+from vdl_ros.common.children import SAVING_S, telling
 from vdl_ros.common.command_line import EXIT_DISK, say
 from vdl_ros.common.files import in_use, read_json
 from vdl_ros.common.quoting import shown
 from vdl_ros.rl.runs.run_config import GIVEN_AGAIN
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
-_GRACE_S = 60.0
+_GRACE_S = SAVING_S + 30.0
 # Time between looks at the process, and between two lines that say how trainings go, s.
 _POLL_S, _TELL_S = 0.1, 9.0
 # Of a log, the end that is read, bytes, and the longest line that is repeated.

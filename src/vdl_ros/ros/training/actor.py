@@ -64,6 +64,7 @@ class PolicyInbox:
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
         self.last_error, self._failures, self._acts_since = '', 0, math.inf
+        self._pauses = False
         self._launch_id, self._on_refusal = launch_id, on_refusal
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
@@ -106,9 +107,11 @@ class PolicyInbox:
 
     def take(self) -> Policy | None:
         if time.monotonic() > self._again_at:
-            self._again_at = math.inf
+            self._again_at, self._pauses = math.inf, False
             self._node.destroy_subscription(self._subscription)
             self._subscription = self._subscribe()
+        if self._pauses:
+            return None
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
@@ -121,26 +124,31 @@ class PolicyInbox:
         if now - self._acts_since > _SOUND_S:
             self._failures = 0
 
-    def receive_again(self) -> None:
+    def receive_again(self, *, pause: bool = False) -> None:
+        """Receive what is latched again after a while; with ``pause`` take none until then."""
         self._again_at = time.monotonic() + _AGAIN_S
+        self._pauses |= pause
 
     @contextlib.contextmanager
-    def refusing(self, end: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def refusing(
+        self, end: Callable[[], None] = lambda: None, *, acts: bool = False,
+    ) -> Iterator[None]:
         """Refuse the policy for any error of the block, and call ``end`` then.
 
         A message ends no process, and the environments and networks that it names may raise
         anything. The reason is logged, once although the policy is published again. Only the
         environment of the user's own launch ends it with one line, when it fails, or cannot be
-        created, again and again.
+        created, again and again, or whatever fails where the policy ``acts``.
         """
         try:
             yield
         except EnvStopped:
             raise
         except Exception as error:
-            self.receive_again()
+            # A learner publishes at once when an actor that fails has sent a trajectory before.
+            self.receive_again(pause=acts and not self._launch_id)
             self._acts_since = math.inf
-            self._failures += isinstance(error, EnvError)
+            self._failures += acts or isinstance(error, EnvError)
             reason = in_one_line(error)
             self._on_refusal(reason)
             # Before the end of the environments, which may never come.
@@ -152,7 +160,7 @@ class PolicyInbox:
             end()
             if self._launch_id and self._failures >= _MAX_FAILURES:
                 with set_up():
-                    raise
+                    raise EnvError(reason) from error
 
 
 @dataclass(frozen=True)

@@ -124,21 +124,21 @@ class WorldActors:
         for agent, is_alone in zip(self.agents, alone, strict=True):
             agent.begin(records=not is_alone)
         complete: list[int] = []
-        with self.agents[0].policies.refusing(self._begin_again):
+        with self.agents[0].policies.refusing(self._begin_again, acts=True):
             while not complete and not self.stop.is_set():
                 complete = self._shared.step()
             for index in complete:
                 self.agents[index].finish(self._timer)
         return bool(complete)
 
-    def _receive_again(self) -> None:
+    def _receive_again(self, *, pause: bool = False) -> None:
         # Also those of the others: the one that cannot be used may be theirs.
         for agent in self.agents:
-            agent.policies.receive_again()
+            agent.policies.receive_again(pause=pause)
 
     def _begin_again(self) -> None:
         self.close()
-        self._receive_again()
+        self._receive_again(pause=True)
 
     def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
         """Use a policy from the next step on; make the worlds if it is the last one missing."""
