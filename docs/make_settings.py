@@ -133,6 +133,8 @@ def allowed(each: Setting) -> str:
         return ', '.join(f'`{choice}`' for choice in (each.default, *rest))
     if each.type in (bool, str):
         return f'`{str(each.default).lower() if each.type is bool else repr(each.default)}`'
+    if each.word:
+        return f'`{each.word}`, or a number'
     limits = re.sub('^(a|a whole) number(, )?', '', each.allowed)
     limits = re.sub('^ from (.+) to (.+)', r'[\1, \2]', limits)
     return ' '.join(each for each in (f'`{each.default!r}`', each.unit, limits) if each)

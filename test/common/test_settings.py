@@ -59,6 +59,10 @@ def test_text_is_parsed_to_the_type_of_the_setting_or_named():
         parsed = KNOWN[name].parse(text)
         assert parsed == value, (name, text)
         assert type(parsed) is KNOWN[name].type, (name, text)
+    never = settings_of(TrainConfig)['stop_at_return']
+    assert never.parse('never') == never.default
+    with pytest.raises(SettingError, match="'ever' is not allowed: 'never', or a number"):
+        never.parse('ever')
     for name, text in (('count', '4.0'), ('count', ''), ('count', '99'), ('rate', 'nan'),
                        ('rate', '1e999'), ('loud', 'perhaps'), ('kind', 'Alpha')):
         with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):

@@ -260,7 +260,7 @@ class Grid:
     def _training(self, seed: int, phase: Phase) -> TrainingProcess:
         settings = {
             'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
-            'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': '1e9',
+            'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': 'never',
             'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
             'adversarial_epsilon': str(phase.epsilon), 'record_episodes': 'true', **self.settings}
         if phase.value_threshold is not None:

@@ -33,7 +33,8 @@ class SettingError(ValueError):
 class Setting:
     """One field of a settings dataclass.
 
-    ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a noun ('s', 'steps').
+    ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a noun ('s', 'steps'). ``word``
+    may be said for the default.
     """
 
     name: str
@@ -44,13 +45,14 @@ class Setting:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     unit: str = ''
+    word: str = ''
 
     @property
     def allowed(self) -> str:
         if self.choices:
             return 'one of ' + ', '.join(repr(choice) for choice in self.choices)
-        word = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
-        text = word[self.type]
+        kind = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
+        text = (f'{self.word!r}, or ' if self.word else '') + kind[self.type]
         low, high = (None if each is None else str(int(each)) if self.type is int else f'{each:g}'
                      for each in (self.minimum, self.maximum))
         if low is not None and high is not None:
@@ -61,6 +63,8 @@ class Setting:
 
     def check(self, value: object) -> Scalar:
         """Return ``value``, an int as float for a float; raise SettingError if not allowed."""
+        if self.word and value == self.word:
+            return self.default
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value) if abs(value) < 2**1023 else math.inf
         good = type(value) is self.type and (not self.choices or value in self.choices)
@@ -98,11 +102,12 @@ def suggestion(word: str, among: Iterable[str]) -> str:
 
 def setting(
     default: Any, doc: str, *, minimum: float | None = None, maximum: float | None = None,
-    choices: tuple[str, ...] = (), unit: str = '',
+    choices: tuple[str, ...] = (), unit: str = '', word: str = '',
 ) -> Any:
     """Return a dataclass field that is also a :class:`Setting`."""
     return dataclasses.field(default=default, metadata={
-        'doc': doc, 'minimum': minimum, 'maximum': maximum, 'choices': choices, 'unit': unit})
+        'doc': doc, 'minimum': minimum, 'maximum': maximum, 'choices': choices, 'unit': unit,
+        'word': word})
 
 
 def settings_of(*classes: type) -> dict[str, Setting]:

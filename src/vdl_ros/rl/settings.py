@@ -63,8 +63,8 @@ class TrainConfig:
         1_500_000, 'Agent steps after which the run ends.', minimum=1, maximum=1_000_000_000_000,
         unit='steps')
     stop_at_return: float = setting(
-        NO_THRESHOLD, 'The run ends once the mean return of the last 100 episodes reaches this; '
-        '1e9: never.')
+        NO_THRESHOLD, 'The run ends once the mean return of the last 100 episodes reaches this.',
+        word='never')
     eval_every: int = setting(
         0, 'Period of evaluations by the most likely actions; 0: none.', minimum=0,
         maximum=1_000_000_000_000, unit='steps')
