@@ -10,8 +10,8 @@ from conftest import Run
 from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.tools import experiment
 
-AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000, 'stop_at_return': 1e9,
-         'unroll_length': 10}
+AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000,
+         'stop_at_return': 'never', 'unroll_length': 10}
 ENV = {'env_id': 'CartPole-v1', 'num_envs': 4}
 SPACES = {'agent': {'learning_rate': {'low': 1e-4, 'high': 1e-2, 'log': True},
                     'entropy_cost__choice': [0.0, 0.01]}}
@@ -23,9 +23,9 @@ SPECS = {
     'failing': {'agent': AGENT, 'env': {**ENV, 'env_kwargs': {'odd': 1}},
                 'meta': {'sessions': 1, 'trials': 2},
                 'search': {'sampler': 'grid', 'agent': {'batch_size': [1, 2]}}},
-    'half': {'agent': {**AGENT, 'publish_every': 2, 'max_in_flight': 2}, 'env': ENV,
-             'meta': {'sessions': 1}, 'search': {'sampler': 'grid',
-                                                 'agent': {'batch_size': [1, 2]}}},
+    'half': {'agent': {**AGENT, 'publish_every': 2, 'max_in_flight': 2, 'stop_at_return': 9.0},
+             'env': ENV, 'meta': {'sessions': 1},
+             'search': {'sampler': 'grid', 'agent': {'batch_size': [1, 2]}}},
 }
 
 
@@ -116,7 +116,9 @@ def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
     folder = specs.parent / 'runs' / 'some' / 'half' / 'search'
     summary = json.loads((folder / 'experiment.json').read_text())
     assert summary['trials'] == {'complete': 1, 'pruned': 0, 'failed': 1}
-    assert f'; see {folder}/trial-' in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert f'; see {folder}/trial-' in output
+    assert 'half: 1 runs ended by stop_at_return, before their total_steps' in output
     # If all fail, nothing has come of it.
     assert experiment.main(['some.yaml', 'failing', '--mode', 'search', '--trials', '1']) == 1
 

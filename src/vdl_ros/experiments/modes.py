@@ -108,6 +108,12 @@ class Experiments:
             parts = ', '.join(f'{name.replace("_", " ")} {value:.4g}'
                               for name, value in best.record.items())
             self.log(f'{runner.spec.name}: best is trial {best.number}: {parts}')
+        early = sum((run.summary() or {}).get('ended_by') == 'stop_at_return'
+                    for each in outcomes for session in runner.sessions(each.number, each.values)
+                    for run in session.runs)
+        if early:
+            self.log(f'{runner.spec.name}: {early} runs ended by stop_at_return, before their '
+                     'total_steps; with stop_at_return: never they go on')
         self.log(f'{runner.spec.name}: {runner.folder / "index.html"}')
 
     def _dev(self, spec: Spec, folder: Path) -> bool:
