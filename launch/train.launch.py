@@ -95,8 +95,9 @@ def start(context):
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
+    # Only here: elsewhere a user, or a hosts file, says how many there are.
     resumed = config_file.saved_settings(
-        Path(given['resume']), given) if given.get('resume') else {}
+        Path(given['resume']), given, more=config_file.PROCESSES) if given.get('resume') else {}
     if resumed:
         check_unfinished(Path(given['resume']), select(TrainConfig, resumed | given).total_steps)
     of_run = {name: resumed[name] for name in config_file.PROCESSES

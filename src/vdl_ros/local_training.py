@@ -109,7 +109,7 @@ def train(
     from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
     from vdl_ros.play.saved_policy import load_surrogate
     from vdl_ros.rl.learning.learner import Learner
-    from vdl_ros.rl.learning.reporting import ended
+    from vdl_ros.rl.learning.reporting import NOT_SAVED, ended
     from vdl_ros.rl.learning.trainer import Trainer
     from vdl_ros.rl.runs.checkpoint import load_checkpoint
     from vdl_ros.rl.runs.run_folder import RunFolder
@@ -178,10 +178,12 @@ def train(
         start.close()
         say('serial: acts and learns')
 
-        def give_up() -> None:
+        def give_up() -> int | None:
             restore()
-            if reason := trainer.give_up(stop):
+            reason = trainer.give_up(stop)
+            if reason:
                 tell(ended(reason, run_dir))
+            return EXIT_DISK if reason == NOT_SAVED else None
 
         with saving(give_up):
             reason = trainer.run(stop)

@@ -196,10 +196,11 @@ def train(
             [agents[each].actors[number] for each in share], step))
             for number, share, step in together]
 
-        def give_up() -> None:
+        def give_up() -> int | None:
             for agent in agents:
                 agent.reason = agent.reason or agent.trainer.give_up(stop)
             tell()
+            return EXIT_DISK if NOT_SAVED in {each.reason for each in agents} else None
 
         def tell() -> None:
             for agent in agents:

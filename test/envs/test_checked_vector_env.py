@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -346,6 +347,9 @@ def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
             with sys.stdout:
                 print('over')
             sys.stderr.detach()
+            # As one that also writes to a log, which it has closed.
+            sys.stdout = sys.stderr = SimpleNamespace(
+                fileno=lambda: 1, write=None, flush=None, closed=False)
             return super().step(action)
 
     monkeypatch.setitem(gymnasium.registry, 'test/Closing-v0', gymnasium.envs.registration.EnvSpec(

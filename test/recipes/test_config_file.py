@@ -51,7 +51,7 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     of_this_run = {'run_dir', 'resume', 'relearn', 'learner_rank', 'group_address'}
     assert not found.keys() & of_this_run
     assert saved_settings(tmp_path / 'run', {}).keys() == as_dict(env).keys() | (
-        as_dict(run).keys() - of_this_run - {'device', 'init'}
+        as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'}
     ) | {'scale_actions'}
     # A run of version 0.2.0.
     (tmp_path / 'run' / 'config.yaml').write_text('max_policy_lag: 3')

@@ -55,7 +55,7 @@ _deadline = [math.inf]
 # The same, until the block of ending_within is over.
 _block_deadline = [math.inf]
 _own_marks: list[str] = []
-_saves: list[Callable[[], None]] = []
+_saves: list[Callable[[], int | None]] = []
 
 
 def take_mark() -> None:
@@ -162,9 +162,9 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
             if (left := _deadline[0] - time.monotonic()) <= 0.0:
-                _save(name, seconds)
+                status = _save(name, seconds)
                 end_now(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
-                     f'{place}', 1)
+                        f'{place}', status)
                 return
             say(f'{name}: waits for {place}, and ends in {left:.0f} s without it')
             wait = min(_AGAIN_S, left)
@@ -180,8 +180,11 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
 
 
 @contextlib.contextmanager
-def saving(save: Callable[[], None]) -> Iterator[None]:
-    """Call ``save`` before :func:`ending_within` ends the process in the middle of the block."""
+def saving(save: Callable[[], int | None]) -> Iterator[None]:
+    """Call ``save`` before :func:`ending_within` ends the process in the middle of the block.
+
+    It may return the status that the process ends with.
+    """
     _saves.append(save)
     try:
         yield
@@ -189,15 +192,18 @@ def saving(save: Callable[[], None]) -> Iterator[None]:
         _saves.remove(save)
 
 
-def _save(name: str, seconds: float) -> None:
+def _save(name: str, seconds: float) -> int:
+    """Save, and return the status to end with."""
+    status = 1
     if _saves:
         # A disk may hang too.
         _end_at(time.monotonic() + seconds)
     for save in _saves:
         try:
-            save()
+            status = save() or status
         except Exception as error:
             say(f'{name}: not saved: {cause(error)}', sys.stderr)
+    return status
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.common.children import saving
+from vdl_ros.common.children import saving, telling
 from vdl_ros.common.files import new_folder
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import frame_rate
@@ -47,8 +47,8 @@ def record_environment(
     Raises:
         ValueError: an environment or a folder that cannot be used, or no success.
     """
-    envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes),
-                        same_step=True)
+    with telling('record_episodes: makes the environments'):
+        envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes), same_step=True)
     space = envs.single_observation_space
     with contextlib.closing(envs):
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
@@ -57,7 +57,12 @@ def record_environment(
         rate = frame_rate(envs, _RATE)
         with contextlib.ExitStack() as data_set:
             write = data_set.enter_context(new_data_set(output, env.env_id, task, rate))
-            with saving(data_set.close):
+
+            def keep() -> None:
+                data_set.close()
+                tell(f'{output}: has the episodes that were complete')
+
+            with saving(keep):
                 return _play(envs, act, episodes, seed, write, stop or threading.Event(), tell)
 
 

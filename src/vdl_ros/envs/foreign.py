@@ -190,9 +190,9 @@ def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
         os.dup2(copy, number)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
         found = getattr(sys, name)
-        # Not a wrapper of the same file, which would close it at its end.
         if found is not before and _is_of(found, number):
-            continue
+            # It would close the file at its end; and what it writes may fail at any time.
+            _wrappers[id(found)] = found
         if _is_closed(before):
             # As by ``with sys.stdout``, which leaves the file open.
             with contextlib.suppress(OSError):
@@ -218,8 +218,12 @@ def own_outputs() -> Iterator[Callable[[], None]]:
         _close(files)
 
 
+# Streams of others for the files of stdout and stderr.
+_wrappers: dict[int, Any] = {}
+
+
 def _is_of(stream: Any, number: int) -> bool:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):
         return bool(stream.fileno() == number)
     return False
 

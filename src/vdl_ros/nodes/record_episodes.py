@@ -28,7 +28,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
-from vdl_ros.common.children import ending_within
+from vdl_ros.common.children import ending_within, telling
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     EXIT_INTERRUPTED,
@@ -233,8 +233,10 @@ def record_policy(options: argparse.Namespace, stop: threading.Event) -> None:
     from vdl_ros.play.saved_policy import load_policy
     if options.policy is None:
         raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
-    import_modules(EnvModulesConfig(env_modules=options.env_modules))
-    policy = load_policy(options.policy, env_id=options.env)
+    say(f'record_episodes: {options.env} into {options.output}')
+    with telling('record_episodes: imports and loads'):
+        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        policy = load_policy(options.policy, env_id=options.env)
     env = replace(policy.env, time_limit=options.time_limit or policy.env.time_limit)
     with own_outputs() as restore:
         def tell(line: str) -> None:

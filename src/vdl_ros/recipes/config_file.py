@@ -68,18 +68,19 @@ def of_saved(
 
 def saved_settings(
     folder: Path, given: Mapping[str, object], needed: Sequence[str] = GIVEN_AGAIN,
+    more: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return the settings of the run in ``folder``, which a user resumes with ``given``.
 
-    A SettingError names a file that the run has, if it is among those that are ``needed``, and
-    that the user does not give again.
+    ``more`` are those of a start that are kept. A SettingError names a file that the run has, if
+    it is among those that are ``needed``, and that the user does not give again.
     """
     content = read_saved('resume', folder)
     for name in needed:
         if content.get(name) and name not in given:
             raise SettingError(f'{name}: missing: a resumed run does not take the names of files '
                                f'from {folder}, which has {quoted(content[name])}')
-    return of_saved(content, [name for name in _OF_A_START if name not in PROCESSES])
+    return of_saved(content, [name for name in _OF_A_START if name not in more])
 
 
 def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:
