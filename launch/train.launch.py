@@ -100,23 +100,25 @@ def start(context):
         Path(given['resume']), given, more=config_file.PROCESSES) if given.get('resume') else {}
     if resumed:
         check_unfinished(Path(given['resume']), select(TrainConfig, resumed | given).total_steps)
-    of_run = {name: resumed[name] for name in config_file.PROCESSES
-              if name in resumed and name not in given}
-    given |= of_run
-    count = given.get('num_learners', 1)
     # The launch knows both: the learner does not know what its actors have.
     verify_attack(*(select(each, resumed | given)
                     for each in (AttackConfig, TrainConfig, SurrogateConfig)))
     env_id = str(given.get('env_id') or resumed.get('env_id', ''))
     cloning = (given.get('algorithm') or resumed.get('algorithm')) == 'bc'
-    numbers = {name: str(value) for name, value in of_run.items()}
+    numbers = {}
     # One actor has all robots of a contract; demonstrations count as one actor.
     if cloning or env_id.startswith(ROBOT):
         if given.get('num_actors', 1) != 1:
             reason = "algorithm 'bc'" if cloning else env_id
             raise SettingError(f'num_actors: {given["num_actors"]} is not allowed with '
                                f'{reason}: 1')
+        resumed.pop('num_actors', None)
         numbers['num_actors'] = '1'
+    of_run = {name: resumed[name] for name in config_file.PROCESSES
+              if name in resumed and name not in given}
+    numbers |= {name: str(value) for name, value in of_run.items()}
+    given |= of_run
+    count = given.get('num_learners', 1)
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address, 'relearn': bool(bag)}))
     if watching.tensorboard and not (given.get('run_dir') or given.get('resume')):

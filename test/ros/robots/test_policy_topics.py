@@ -3,9 +3,11 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from std_msgs.msg import String
 
+from vdl_ros.play.external_policy import make_measured_task
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.robots import policy_topics
 
@@ -15,15 +17,21 @@ AT_RESET = {'base': 0.5, 'shoulder': 0.1}, {'joints': 0.02}
 @pytest.fixture
 def program(monkeypatch):
     """Return what the program is asked, how it answers, and ``problem``, by a clock of its own."""
-    found = SimpleNamespace(now=0.0, asked=[], is_there=True)
+    found = SimpleNamespace(now=0.0, tick=0.0, asked=[])
     node = SimpleNamespace(
+        get_logger=lambda: SimpleNamespace(warning=lambda *_, **__: None),
         resolve_topic_name=lambda name: f'/{name}',
         pub=lambda name: SimpleNamespace(
             publish=lambda message: found.asked.append(json.loads(message.data)),
             topic_name=f'/{name}'),
         sub=lambda name, callback: setattr(found, 'hear', callback) or SimpleNamespace(
-            get_publisher_count=lambda: int(found.is_there), topic_name=f'/{name}'))
-    monkeypatch.setattr(policy_topics, 'time', SimpleNamespace(monotonic=lambda: found.now))
+            get_publisher_count=lambda: 1, topic_name=f'/{name}'))
+
+    def clock():
+        found.now += found.tick
+        return found.now
+
+    monkeypatch.setattr(policy_topics, 'time', SimpleNamespace(monotonic=clock))
     topics = policy_topics.PolicyTopics(
         node, find_contract('owi535'), lambda: False, horizon=2.0, ensemble=-1.0)
 
@@ -57,3 +65,26 @@ def test_a_program_is_asked_during_a_reset_and_counts_as_gone_without_an_answer(
     answer(program)
     assert program.problem(4.3, None) == ''
     assert not program.topics.delays, 'no action of a step'
+
+
+def test_a_slow_program_is_told_that_an_episode_begins_until_it_answers(program):
+    topics = program.topics
+    task = make_measured_task(find_contract('owi535'))
+    observation = np.zeros((1, *task.observation_space.shape))
+
+    def act(step, is_first=False):
+        program.now += 1.0
+        observation[0, -1] = 0.1 * step
+        topics.act(observation, np.array([is_first]), np.zeros(1))
+        return program.asked[-1]['is_first']
+
+    assert program.problem(0.0) == ''
+    answer(program)
+    assert program.problem(1.0) == program.problem(2.5) == ''
+    assert len(program.asked) == 2, 'no other question before it has answered'
+    # Each question is longer than the time for an action.
+    program.tick = 0.2
+    assert [act(0, True), act(1)] == [True, True]
+    answer(program)
+    assert not act(2)
+    assert act(0, True)

@@ -64,7 +64,7 @@ class PolicyTopics:
         self._waits_since, self._told_at = math.inf, -math.inf
         self.has_acted, self.rests = False, True
         self._start, self._count = secrets.token_hex(4), 0
-        self._step = 0
+        self._step, self._is_first = 0, True
         self.delays: deque[int] = deque(maxlen=_ANSWERS)
         self._received = threading.Condition()
         self._publisher = node.pub(OBSERVATION)
@@ -76,6 +76,7 @@ class PolicyTopics:
             begin = self._chunks.answer(name, rows)
             if begin is not None:
                 self.delays.append(self._step - begin)
+                self._is_first = False
             self._waits_since, self.has_acted = math.inf, True
             self._received.notify()
 
@@ -95,7 +96,9 @@ class PolicyTopics:
             return f'no program takes {self._publisher.topic_name} and answers on {topic}'
         is_silent = now - self._waits_since > self._horizon
         if now - self._told_at >= _AGAIN_S:
-            if at_reset is not None:
+            # Not one question after the other to a slow program: it would miss the first one of
+            # the episode.
+            if at_reset is not None and self._waits_since == math.inf:
                 self._count += 1
                 self._tell(now, Told.at_reset(
                     self._contract, f'{self._start}.r{self._count}', self._images, *at_reset))
@@ -124,11 +127,13 @@ class PolicyTopics:
     def _ask(self, observation: NDArray[Any], is_first: bool) -> NDArray[np.float64] | None:
         name = f'{self._start}.{self._count}'
         self._count += 1
-        told = Told.of(observation, self._contract, name, is_first, self._images)
         begun = time.monotonic()
         with self._received:
             if is_first:
                 self._chunks.clear()
+            # Until it has answered one of this episode: a slow program does not see each.
+            self._is_first |= is_first
+            told = Told.of(observation, self._contract, name, self._is_first, self._images)
             self._step = step = self._chunks.ask(name, told.time)
         self._tell(begun, told)
         limit = _SHARE * self._contract.late.limit
