@@ -40,9 +40,12 @@ def test_a_path_that_cannot_be_a_new_or_resumed_run_is_rejected(path):
         RunFolder(path, resume=True)
     assert not path.exists()
     path.mkdir(parents=True)
-    RunFolder(path)
+    # As of a run that could not start.
+    for launch_id in ('one', 'other'):
+        RunFolder(path, launch_id=launch_id)
+        assert [each.name for each in path.iterdir()] == ['.launch_id']
     (path / 'thesis.tex').write_text('all of it')
-    with pytest.raises(RunFolderError, match=rf'^run_dir: {path} is not empty; [^\n]*resume'):
+    with pytest.raises(RunFolderError, match=rf'^run_dir: {path} is not empty; name another$'):
         RunFolder(path)
     assert (path / 'thesis.tex').read_text() == 'all of it'
     file = path / 'thesis.tex'

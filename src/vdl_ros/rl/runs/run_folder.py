@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class RunFolder:
         self._launch_file, self._actors_file = path / files.LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
-        self._check(launch_id, resume, ())
+        self._check(launch_id, resume)
         try:
             # The only reference: the lock ends with this object, or with the process.
             self._lock = files.lock_folder(path, files.LAUNCH_FILE)
@@ -90,8 +90,11 @@ class RunFolder:
         self._tracker: Tracker | None = None
         self._progress = files.ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
 
-    def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
-        """Find out whether this launch made the folder; refuse one that holds another run."""
+    def _check(self, launch_id: str, resume: bool) -> None:
+        """Find out whether this launch made the folder; refuse one that holds another run.
+
+        One that could not start leaves its lock only.
+        """
         path = self.path
         files.refuse_links(path)
         try:
@@ -101,12 +104,13 @@ class RunFolder:
         if resume and not self.restarted and not self.checkpoint.is_file():
             raise RunFolderError(f'resume: {path} holds no checkpoint.pt')
         if not resume and not self.restarted and path.is_dir() and any(
-                each not in own for each in path.iterdir()):
-            raise RunFolderError(f'run_dir: {path} is not empty; name another, or resume this one')
+                each != self._launch_file for each in path.iterdir()):
+            advice = ', or resume this one' if self.checkpoint.is_file() else ''
+            raise RunFolderError(f'run_dir: {path} is not empty; name another{advice}')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
         # Another process may have used the folder since the first check.
-        self._check(launch_id, resume, (self._launch_file,))
+        self._check(launch_id, resume)
         if not self.restarted:
             self._lock.truncate(0)
             self._lock.write(launch_id)
