@@ -17,6 +17,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import trajectory_message
+from vdl_ros.srv import SetJointPositions
 from vdl_ros.tools import replay_policy
 
 # From an event to motors off, at the most, s; a goal ends when its client is silent for 2 s, a
@@ -106,6 +107,10 @@ class Rig:
         self.is_watched = True
         running = [self._launch.node('sim_arm')]
         self.peer.until(lambda: self._sent and self._states, 'the arm')
+        if mover == 'reset':
+            # It begins at home, where a reset moves nothing.
+            self.peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
+                name=['base'], position=[1.9]))
         path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
         if mover in PLAY:
             running.append(self._launch.node('black_box', f'black_box:={self._folder / "black"}'))
