@@ -13,6 +13,8 @@ from pathlib import Path
 
 # Lines of uv about files of 10 MiB and more.
 DOWNLOAD = re.compile(r'^Downloading (\S+ \((?:\d{2,}\.\d+MiB|.+GiB)\))$', re.MULTILINE)
+# Time between lines of a step that takes long, s.
+_LINE_S = 10.0
 NO_NETWORK = (
     'Temporary failure in name resolution', 'Name or service not known',
     'Network is unreachable', 'NewConnectionError', 'ConnectTimeoutError', 'ProxyError',
@@ -55,7 +57,10 @@ def run(
     title: str, command: Sequence[str | Path], log: Path, *,
     env: Mapping[str, str] | None = None, cwd: Path | None = None,
 ) -> None:
-    """Run ``command`` with output to ``log``; print the elapsed time and large downloads."""
+    """Run ``command`` with output to ``log``; print the elapsed time and large downloads.
+
+    The time stands in one line of a terminal, and in a line every ten seconds elsewhere.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     finished = threading.Event()
@@ -64,7 +69,7 @@ def run(
     erase = '\r\x1b[K' if is_terminal else ''
 
     def report() -> None:
-        shown = 0
+        shown, due = 0, _LINE_S
         while True:
             ended = finished.wait(1.0)
             for download in DOWNLOAD.findall(log.read_text(errors='replace'))[shown:]:
@@ -72,9 +77,12 @@ def run(
                 shown += 1
             if ended:
                 return
+            elapsed = time.monotonic() - started
             if is_terminal:
-                print(f'\r[setup] {title} ... {time.monotonic() - started:.0f} s', end='',
-                      flush=True)
+                print(f'\r[setup] {title} ... {elapsed:.0f} s', end='', flush=True)
+            elif elapsed >= due:
+                due += _LINE_S
+                print_progress(f'{title} ... {elapsed:.0f} s')
 
     log.write_bytes(b'')
     if not is_terminal:
