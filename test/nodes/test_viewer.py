@@ -225,6 +225,7 @@ def test_a_viewer_that_stands_still_publishes_no_target_and_one_that_ends_no_mot
         assert len(targets) == count
         peer.until(lambda: len(targets) > count, 'a target', say=drag, every=0.1)
         assert 'refused' not in process.output
+        assert 'the view was held up for' in process.output
 
         def press():
             with contextlib.suppress(ConnectionClosed):

@@ -21,7 +21,7 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.camera.camera_config import ImageTransportConfig
-from vdl_ros.common.consent import StandstillDetector
+from vdl_ros.common.consent import VIEWER_S, StandstillDetector
 from vdl_ros.msg import (
     ArmPose,
     EmergencyStopState,
@@ -117,7 +117,7 @@ class ViewerNode(BaseNode):
         self._held = panel.HeldButtons(RELEASE_S)
         self._standstill = StandstillDetector(STANDSTILL_S)
         self._was_held = False
-        self._published_at = -math.inf
+        self._published_at, self._alive_at = -math.inf, math.inf
         self._geometry: ArmGeometry | None = None
         self._kinematics: Kinematics | None = None
         self._arm_status = ArmStatus()
@@ -286,8 +286,14 @@ class ViewerNode(BaseNode):
 
     def _show_life(self) -> None:
         """Publish a heartbeat while the browsers' server handles its events too."""
-        if self._server.answers(ANSWER_S):
-            self._alive.publish(Empty())
+        if not self._server.answers(ANSWER_S):
+            return
+        self._alive.publish(Empty())
+        before, self._alive_at = self._alive_at, time.monotonic()
+        if self._alive_at - before > VIEWER_S:
+            self.get_logger().warning(
+                f'the view was held up for {self._alive_at - before:.1f} s: what moves the arm '
+                f'by itself stops after {VIEWER_S:g} s without its stop button')
 
     def _handle_events(self) -> None:
         for event in self._panel.events():
