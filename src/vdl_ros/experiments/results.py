@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from vdl_ros.attacks.grid import Episodes, read_episodes
@@ -33,7 +33,7 @@ from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.search import Outcome
 from vdl_ros.experiments.spec import PARTS, WINDOW, ReferenceConfig
 from vdl_ros.experiments.trials import AgentsProcess, TrialRunner
-from vdl_ros.rl.plots.curve_plot import draw_curves, save_figure
+from vdl_ros.rl.plots.curve_plot import draw_curves, format_steps, save_figure
 from vdl_ros.rl.plots.curves import Curve, Series, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.training_process import TrainingProcess, options
@@ -240,7 +240,7 @@ def draw_session(folder: Path, episodes: Episodes) -> None:
         axes.plot(each.x, each.y, color=color, linewidth=1)
         axes.set_ylabel(name, color=color)
     below.set_xlabel('agent steps')
-    below.xaxis.set_major_formatter(EngFormatter())
+    format_steps(below)
     above.set_title(episodes.name, loc='left', fontsize=11)
     save_figure(figure, folder / 'session_graph.png')
 

@@ -41,6 +41,8 @@ def test_the_curve_of_a_run_is_drawn(tmp_path):
         picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
         assert picture.shape[:2] == (480, 768)
         drawn.append(int((picture == BLUE).all(-1).sum()))
+    draw_curve([], tmp_path / 'empty.svg', title='vdl/Counter-v0')
+    assert not [each for each in words(tmp_path / 'empty.svg') if each.endswith(' m')]
     assert drawn[:2] == [0, 0], 'no episode yet'
     assert 0 < 3 * drawn[2] < 600 < drawn[3]
 

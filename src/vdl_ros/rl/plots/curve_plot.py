@@ -100,11 +100,17 @@ def draw_curves(
     save_figure(figure, path)
 
 
+def format_steps(axes: Axes) -> None:
+    """Write numbers from 1,000 on with a prefix; EngFormatter alone writes 0.5 as 500 m."""
+    large = EngFormatter()
+    axes.xaxis.set_major_formatter(lambda x, _: large(x) if abs(x) >= 1e3 else f'{x:g}')
+
+
 def _axes(figure: Figure, x: str, y_label: str) -> Axes:
     axes = figure.add_subplot()
     axes.set_xlabel(_X_LABELS.get(x, x))
     axes.set_ylabel(y_label)
-    axes.xaxis.set_major_formatter(EngFormatter())
+    format_steps(axes)
     axes.grid(alpha=0.25)
     axes.spines[['top', 'right']].set_visible(False)
     axes.margins(x=0.02, y=0.12)
