@@ -42,7 +42,8 @@ CASES = [
      "the actors are the bottleneck (60% the network's actions)"),
     (actor(0.0), learner(0.8), {'cores': 2, 'num_actors': 1, 'realtime': True},
      "the learner waits 80% of its time: the environments' own clock sets the pace; try "
-     'num_actors:=2'),
+     'num_actors:=4'),
+    (BUSY_ACTOR, learner(0.7), {'cores': 16, 'num_actors': 2}, 'try num_actors:=7'),
     (actor(0.0), learner(0.8), {'cores': 8, 'realtime': True, 'robot': True},
      "of its time: the robot's own clock sets the pace"),
     (actor(0.5), learner(0.45), {'cores': 4},
@@ -76,7 +77,7 @@ def test_other_programs_that_hold_the_cores_are_named():
     assert found(2, max_in_flight=2).endswith(
         '; other programs hold 1.3 of 2 cores; try batch_size:=4 max_in_flight:=4')
     assert found(2, algorithm='ppo').endswith('; other programs hold 1.3 of 2 cores; end them')
-    assert found(8).endswith('; try num_actors:=3')
+    assert found(8).endswith('; try num_actors:=6')
     assert found(2, robot=True).endswith('clock sets the pace'), 'a robot does not wait for cores'
 
 

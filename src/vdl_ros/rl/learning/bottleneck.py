@@ -4,6 +4,7 @@ docs/runs.md has the table.
 """
 
 import contextlib
+import math
 import os
 import time
 from collections import deque
@@ -78,6 +79,8 @@ _BOTH_WAIT = 0.4
 _ONLY_WAIT = 0.8
 #: Other programs that hold so many cores count; so much of one must be free for another actor.
 HALF_A_CORE = 0.5
+# Of actors at most so many times as many are advised at once.
+_MOST_TIMES = 4
 # Larger updates than of so many steps are not advised: what they gain was not measured.
 _LARGE_UPDATE = 640
 # :meth:`Bottleneck.recent` is of the rows of this time, s.
@@ -173,6 +176,15 @@ def _in_flight(found: _Found, least: int) -> str:
             if found.now.max_in_flight < least and not found.now.synchronous else '')
 
 
+def _more_actors(found: _Found) -> str:
+    """As many as keep the learner busy and find a core, at least one more."""
+    now = found.now
+    wanted = math.ceil(now.num_actors / max(1 - found.learner, 1 / _MOST_TIMES))
+    if not now.realtime:
+        wanted = min(wanted, now.num_actors + int(found.free / max(1 - found.actors, _WAITS)))
+    return f'try num_actors:={max(wanted, now.num_actors + 1)}'
+
+
 def _less(work: float, found: _Found) -> float:
     """Return less of the learner's work: a quarter where actors only wait for it."""
     return work / (4 if found.actors >= _ONLY_WAIT else 2)
@@ -204,7 +216,7 @@ _OF_LEARNER: tuple[_Rule, ...] = (
 _OF_ACTORS: tuple[_Rule, ...] = (
     (lambda found: found.now.robot, lambda found: ''),
     (lambda found: found.now.realtime or found.free >= HALF_A_CORE,
-     lambda found: f'try num_actors:={found.now.num_actors + 1}'),
+     _more_actors),
     _LARGER_BATCH,
     (lambda found: True, lambda found: f'no core is free: actors on another host help {_HOSTS}'),
 )
