@@ -38,6 +38,10 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> Any:
     """Run the command; return what ``sys.exit`` takes."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return 'the working directory was removed: change to one that exists'
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _Parser(prog='ros2', description='ros2 is a command-line tool for ROS 2 (stand-in).')
     verbs = parser.add_subparsers(metavar='command', parser_class=_Parser)

@@ -273,6 +273,9 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
     # Taken out: an environment may start programs of this package, which end before this one.
     mark, status = os.environ.pop(OWN_MARK, ''), 1
     try:
+        # A launch goes on in one that an environment has removed.
+        if not mark:
+            _check_folder(name)
         status = main() or 0
         if mark and not status:
             # Not a file: an environment may have closed all, or have opened too many.
@@ -314,6 +317,14 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # objects several times, for a second with PyTorch.
         gc.collect()
         gc.freeze()
+
+
+def _check_folder(name: str) -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        say(f'{name}: the working directory was removed: change to one that exists', sys.stderr)
+        sys.exit(2)
 
 
 def _left() -> str:
