@@ -174,6 +174,7 @@ class JointSensor:
 
 #: Number of poses; half of them are in collision and are left out.
 POSES = 40_000
+_PARTS = 50
 #: Edge of the cubes, m.
 CUBE = 0.03
 
@@ -198,7 +199,10 @@ class Workspace:
         if straight:
             poses[:, JOINTS.index('wrist')] = 0.0
         self.poses: Array = poses[~checker.collides(poses)]
-        self.places: Array = Kinematics(geometry).pose(self.poses)[:, :3, 3]
+        # In parts, and copied: matrices of all poses need 20 MB, in each actor.
+        kinematics = Kinematics(geometry)
+        self.places: Array = np.concatenate([
+            kinematics.pose(part)[:, :3, 3] for part in np.array_split(self.poses, _PARTS)])
         cubes = np.floor(self.places / CUBE).astype(np.int64)
         _, cube, sizes = np.unique(cubes, axis=0, return_inverse=True, return_counts=True)
         cube = cube.reshape(-1)
