@@ -13,7 +13,6 @@ if __name__ == '__main__':
     faulthandler.enable(all_threads=False)
     begin_program('serial')
 
-import argparse
 import contextlib
 import queue
 import sys
@@ -32,10 +31,17 @@ from vdl_ros.common.children import (
     take_mark,
     telling,
 )
-from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
+from vdl_ros.common.command_line import (
+    EXIT_DISK,
+    OneLineParser,
+    say,
+    status_of,
+    stop_on_signals,
+)
 from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
+from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
@@ -194,7 +200,7 @@ def train(
 
 def main(args: list[str] | None = None) -> int:
     """Train from the command line; every setting is an option."""
-    parser = argparse.ArgumentParser(prog='python -m vdl_ros.local_training', description=__doc__)
+    parser = OneLineParser(prog='python -m vdl_ros.local_training', description=__doc__)
     known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
                         AttackConfig, SurrogateConfig, RunFolderConfig)
     for name, setting in known.items():
@@ -226,8 +232,8 @@ def main(args: list[str] | None = None) -> int:
             check_unfinished(Path(resume), config.total_steps)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
-        say(f'serial: {config.algorithm} learns {env.env_id} for {config.total_steps:,} steps, '
-            f'into {path}; loads PyTorch')
+        say(f'serial: {config.algorithm} learns {shown(env.env_id)} for '
+            f'{config.total_steps:,} steps, into {path}; loads PyTorch')
         modules = select(EnvModulesConfig, values)
         with ending_within(MAKING_S, 'serial', stop):
             import_modules(modules)

@@ -41,6 +41,9 @@ def test_pictures_must_have_one_even_size_and_be_uint8(tmp_path):
             video.add(np.zeros((330, 500, 3), np.uint8))
         with pytest.raises(ValueError, match='401 x 330 pixels make no libx264 video'):
             video.add(np.zeros((330, 401, 3), np.uint8))
+        for height, width in ((0, 400), (2, 16386), (8192, 8192)):
+            with pytest.raises(ValueError, match=f'images of {width} x {height} pixels make no'):
+                video.add(np.broadcast_to(np.uint8(0), (height, width, 3)))
         with pytest.raises(ValueError, match=r'float64 .* is not uint8'):
             video.add(np.zeros((330, 400, 3)))
     pictures = read(path)[1]

@@ -226,6 +226,7 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
              'the reward of step(): array([1.]) is not allowed: one number'),
             (WIDE, of(reward='good'), "the reward of step(): 'good' is not allowed: one number"),
             (WIDE, of(reward=1j), 'the reward of step(): 1j is not allowed: one number'),
+            (WIDE, of(reward=np.str_('1')), "the reward of step(): '1' is not allowed: one"),
             (WIDE, of()[:4], 'step() returns 4 values, which is not allowed: observation, reward'),
             (WIDE, of(ends=np.array([False])),
              'terminated of step(): array([False]) is not allowed: True or False'),
@@ -247,6 +248,10 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
         assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
     with pytest.raises(EnvFailedError, match=r'truncated of step\(\): 2 is not allowed: True'):
         env.from_environment(([[0.0]] * 2, [0.0] * 2, [0, 1], [0, 2], {}))
+    ended = [[0.0]] * 2, [0.0] * 2, [False, True], [True, False], {}
+    env.from_environment(ended)
+    with pytest.raises(EnvFailedError, match=r'also in the step after the end of an episode'):
+        env.from_environment(ended)
     # The last one; in a process that a KeyboardInterrupt is to end.
     monkeypatch.setattr(foreign, 'hears_signals', lambda: False)
     with pytest.raises(KeyboardInterrupt):

@@ -62,6 +62,13 @@ class Vector(SyncVectorEnv):
     def __init__(self, num_envs, size=2, max_episode_steps=None):
         super().__init__([lambda: NoText(Own(size))] * num_envs)
 
+class Unlimited(Vector):
+    def __init__(self, num_envs, size=2):
+        super().__init__(num_envs, size)
+
+gymnasium.register('own/Unlimited-v0', vector_entry_point=Unlimited)
+gymnasium.register(
+    'own/Single-v0', entry_point=lambda: NoText(Own()), vector_entry_point=Unlimited)
 gymnasium.register('own/Own-v0', entry_point=Own, max_episode_steps=3)
 gymnasium.register('own/Vector-v0', vector_entry_point=Vector)
 gymnasium.register('own/Both-v0', entry_point=Own, vector_entry_point=Vector)
@@ -121,6 +128,14 @@ def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
         assert env.reset()[0].shape == (2, 4)
         env.close()
     assert "doesn't have an entry point" in refusal(config('own/Vector-v0'))
+    # A limit of steps needs single copies where the vector environment takes none.
+    for env_id, limit, own in (('own/Single-v0', 0, True), ('own/Single-v0', 2, False),
+                               ('own/Vector-v0', 2, True)):
+        env = make(EnvConfig(env_id=env_id, num_envs=2, time_limit=limit), seed=0)
+        assert isinstance(env.unwrapped, sys.modules['own_module'].Vector) is own
+        env.close()
+    assert 'takes no max_episode_steps' in refusal(
+        EnvConfig(env_id='own/Unlimited-v0', num_envs=2, time_limit=2))
 
 
 def test_what_an_environment_refuses_is_one_line(module):

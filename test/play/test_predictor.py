@@ -10,6 +10,7 @@ from counters import COUNTER
 
 import vdl_ros
 from vdl_ros.envs import factory
+from vdl_ros.play.plain_spaces import to_plain
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.policy.policy import choose_precision
 
@@ -19,10 +20,11 @@ RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
 class Nested(gymnasium.Env):
     """Parts in parts, a discrete one that does not begin at 0, and actions in two axes."""
 
-    observation_space = gymnasium.spaces.Dict({
-        'b': gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3, start=-1),
-                                     gymnasium.spaces.MultiBinary(2)]),
-        'a': gymnasium.spaces.MultiDiscrete([[2, 3], [4, 5]])})
+    # Not in the order of the alphabet.
+    observation_space = gymnasium.spaces.Dict([
+        ('b', gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3, start=-1),
+                                      gymnasium.spaces.MultiBinary(2)])),
+        ('a', gymnasium.spaces.MultiDiscrete([[2, 3], [4, 5]]))])
     action_space = gymnasium.spaces.Box(-2.0, np.array([[1, 2, 3]], np.float32), (1, 3))
 
     def reset(self, *, seed=None, options=None):
@@ -100,3 +102,9 @@ except ValueError as error:
                      "observation['gear']: 7 is not allowed: 0 to 2",
                      "observation['speed']: nan is not allowed: from -1e+09 to 1e+09",
                      "observation: no part 'gear' in dict"]
+
+
+def test_a_part_whose_name_is_no_text_is_not_written_to_a_file():
+    space = gymnasium.spaces.Dict({1: gymnasium.spaces.Discrete(2)})
+    with pytest.raises(ValueError, match='^observation: 1 is not allowed as the name of a part'):
+        to_plain(space)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import suggestion
 
 T = TypeVar('T')
 EXIT_BAD_INPUT = 2
@@ -27,6 +28,9 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line, without the usage, and exit status 2."""
 
     def error(self, message: str) -> NoReturn:
+        _, unknown, words = message.partition('unrecognized arguments: ')
+        if unknown:
+            message += suggestion(words.split()[0], self._option_string_actions)
         self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 

@@ -13,6 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 PIXEL_FORMAT, _ENCODER = 'yuv420p', 'libx264'
+# Of the encoder.
+_MAX_SIDE = 16384
+# 7680 x 4320 and a few more.
+_MAX_PIXELS = 1 << 25
 
 
 class VideoWriter(AbstractContextManager['VideoWriter']):
@@ -58,9 +62,10 @@ class VideoWriter(AbstractContextManager['VideoWriter']):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
         height, width = picture.shape[:2]
-        if height % 2 or width % 2:
-            raise ValueError(f'images of {width} x {height} pixels make no {_ENCODER} '
-                             'video: width and height must be even')
+        if (not all(side % 2 == 0 and 0 < side <= _MAX_SIDE for side in (height, width))
+                or height * width > _MAX_PIXELS):
+            raise ValueError(f'images of {width} x {height} pixels make no {_ENCODER} video: both '
+                             f'even, 2 to {_MAX_SIDE}, and at most {_MAX_PIXELS:,} pixels')
         if self._stream is None:
             self._stream = self._container.add_stream(
                 _ENCODER, rate=self._rate, options=self._options)

@@ -86,8 +86,11 @@ def _without_unsupported(space: spaces.Space[Any]) -> str:
         except ValueError:
             continue
         kept.append(key)
+    # JSON has no other keys.
+    if not kept or not all(isinstance(each, str | int) for each in kept):
+        return ''
     wrapper = json.dumps([{'FilterObservation': {'filter_keys': kept}}])
-    return f"; env_wrappers:='{wrapper}' leaves it out" if kept else ''
+    return f"; env_wrappers:='{wrapper}' leaves it out"
 
 
 def _named(what: str, path: tuple[str | int, ...]) -> str:

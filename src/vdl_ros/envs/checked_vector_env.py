@@ -165,6 +165,8 @@ class CheckedVectorEnv(Wrapper):
         self._seeds = seeds
         self._first_seed: int | None = seed
         self._is_foreign = is_foreign
+        # Copies whose episode ended in the last step, of a foreign environment.
+        self._ended = np.zeros(self.num_envs, np.bool_)
 
     @property
     def observation_columns(self) -> list[Column]:
@@ -181,6 +183,7 @@ class CheckedVectorEnv(Wrapper):
         else:
             self._first_seed = None
         each = None if seed is None else self._seeds(seeds_for(seed, self.num_envs))
+        self._ended[:] = False
 
         def reset() -> ResetResult:
             observations, info = self.env.reset(seed=each, options=options)
@@ -243,6 +246,12 @@ class CheckedVectorEnv(Wrapper):
             raise failure(
                 self.env, f'step(): rewards {rewards.shape}, terminated {terminated.shape} and '
                 f'truncated {truncated.shape} are not of the shape {self._shape[:1]}')
+        if self._is_foreign and self.MODE is AutoresetMode.NEXT_STEP:
+            before, self._ended = self._ended, terminated | truncated
+            # All: a body that is gone from a world waits for the others.
+            if (before & self._ended).all():
+                raise failure(self.env, 'step(): terminated or truncated also in the step after '
+                              'the end of an episode, which resets (NEXT_STEP)')
         return (self._observed(observations), rewards, terminated, truncated,
                 self._checked_info(info, 'step'))
 
@@ -334,7 +343,10 @@ def _no_info(env: Any, info: Any, source: str) -> EnvFailedError:
 
 def is_number(value: Any) -> bool:
     """Return whether a value is one number or truth value, also of NumPy, JAX or PyTorch."""
-    return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
+    return isinstance(value, bool | int | float) or (
+        getattr(value, 'shape', None) == ()
+        # Text, times and complex numbers of NumPy; types of PyTorch have no kind.
+        and getattr(value.dtype, 'kind', 'f') not in 'cmMSU')
 
 
 def numbers(given: Any) -> NDArray[Any]:

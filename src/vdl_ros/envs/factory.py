@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import gc
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -161,7 +161,7 @@ def _make_copies(
     same_step: bool, made: list[str],
 ) -> CheckedVectorEnv:
     # Wrappers are of single environments.
-    if spec.vector_entry_point is not None and not wrappers:
+    if spec.vector_entry_point is not None and not wrappers and _limits(spec, kwargs):
         env: VectorEnvironment = gymnasium.make_vec(
             spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
         if env.unwrapped.metadata is VectorEnv.metadata:
@@ -211,6 +211,22 @@ def _make_copies(
     return CheckedVectorEnv(gymnasium.make_vec(
         spec.id, count, vectorization_mode='sync', disable_env_checker=True,
         wrappers=[*wrappers, count_copy], **kwargs), seed, is_foreign=is_foreign)
+
+
+def _limits(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the vector environment takes a limit of steps, if one is given."""
+    point = spec.vector_entry_point
+    if 'max_episode_steps' not in kwargs or str(point).startswith(_TESTED_VECTOR):
+        return True
+    creator: Any = load_env_creator(point) if isinstance(point, str) else point
+    if 'max_episode_steps' in inspect.signature(creator).parameters:
+        return True
+    reason = 'its vector environment takes no max_episode_steps'
+    if spec.entry_point is None:
+        raise EnvError(f'time_limit: {kwargs["max_episode_steps"]} is not allowed with env_id '
+                       f'{spec.id}: {reason}')
+    say(f'env_id: {spec.id}: single copies are stepped, because {reason} for time_limit')
+    return False
 
 
 @contextlib.contextmanager

@@ -18,15 +18,17 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 _OPTIONS = {'crf': 20, 'threads': 1}
-_MIN_SIDE = 320
+_MIN_SIDE, _MAX_ENLARGED = 320, 2048
 
 
 def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return an image for a video: at least 320 pixels to a side, height and width even.
 
-    Players blur small images, so pixels are repeated; Atari's 160 columns are doubled.
+    Players blur small images, so pixels are repeated; Atari's 160 columns are doubled. The longer
+    side of a strip is not made longer than ``_MAX_ENLARGED``.
     """
-    scale = -(-_MIN_SIDE // min(image.shape[:2]))
+    sides = image.shape[:2]
+    scale = max(1, min(-(-_MIN_SIDE // min(sides)), _MAX_ENLARGED // max(sides)))
     image = image.repeat(scale, axis=0).repeat(scale, axis=1)
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 

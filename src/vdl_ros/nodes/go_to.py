@@ -31,7 +31,7 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.kinematics import InverseKinematics, JointGoal, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
-from vdl_ros.common.command_line import number_above_0
+from vdl_ros.common.command_line import OneLineParser, number_above_0
 from vdl_ros.common.consent import STOOD_STILL
 from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
 from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher, wait_for_acks
@@ -341,7 +341,7 @@ class PolicyGoToNode(BaseNode):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='go_to', description='Move tool0 to a place in base_link; arm.launch.py runs.')
     for axis, way in (('x', 'forward'), ('y', 'to the left'), ('z', 'up')):
         parser.add_argument(axis, type=float, help=f'{way}, m')

@@ -3,9 +3,9 @@
 Exit status 1: no episode runs.
 """
 
-import argparse
 from collections.abc import Sequence
 
+from vdl_ros.common.command_line import OneLineParser
 from vdl_ros.nodes.confirm import AskNode
 from vdl_ros.ros.process import split_words
 from vdl_ros.ros.robots.robot_topics import OUTCOMES
@@ -18,7 +18,7 @@ class JudgeNode(AskNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='judge', description='End the episode of a robot that learns.')
     parser.add_argument('outcome', choices=OUTCOMES, help='discard: it is not learned from')
     options, words = split_words(parser, args)

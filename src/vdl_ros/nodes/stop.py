@@ -3,13 +3,13 @@
 Exit status 1: no driver answers, the arm does not, or the stop that was seen is not released.
 """
 
-import argparse
 import threading
 import time
 from collections.abc import Sequence
 
 from rclpy.executors import Executor
 
+from vdl_ros.common.command_line import OneLineParser
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves, stop_request
@@ -85,7 +85,7 @@ class StopNode(BaseNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='stop', description='Switch all motors of the arm off until the stop is released.')
     parser.add_argument('request', nargs='?', choices=('engage', 'release'), default='engage')
     options, words = split_words(parser, args)

@@ -4,7 +4,6 @@
 status 1: no topic matches.
 """
 
-import argparse
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from vdl_ros.bags.reader import BagError
-from vdl_ros.common.command_line import aligned, number_above_0
+from vdl_ros.common.command_line import OneLineParser, aligned, number_above_0
 from vdl_ros.common.quoting import shown
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class
 from vdl_ros.ros.bags.recording import Recording
@@ -128,7 +127,7 @@ class TopicsNode(BaseNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='topics', description='Print topics with type, publishers, subscribers, messages/s '
         'and age.')
     parser.add_argument('pattern', nargs='*', default=['*'], help='shell patterns of names [*]')

@@ -7,6 +7,8 @@ import numpy as np
 from gymnasium import spaces
 from msgspec import Meta, Struct
 
+from vdl_ros.common.quoting import quoted
+
 # Of all parts of a space together: what it takes in memory.
 _MAX_NUMBERS = 1 << 24
 _Size = Annotated[int, Meta(ge=1, le=_MAX_NUMBERS)]
@@ -60,7 +62,10 @@ PlainSpace = Box | Discrete | MultiDiscrete | MultiBinary | Tuple | Dict
 
 
 def to_plain(space: spaces.Space[Any]) -> PlainSpace:
-    """Return a space, one that ``envs/canonical_spaces.py`` supports, as plain values."""
+    """Return a space, one that ``envs/canonical_spaces.py`` supports, as plain values.
+
+    ValueError: a part has a name that is no text.
+    """
     if isinstance(space, spaces.Box):
         low, high = float(space.low.min()), float(space.high.max())
         return Box(space.shape, space.dtype.name, low if math.isfinite(low) else None,
@@ -73,7 +78,12 @@ def to_plain(space: spaces.Space[Any]) -> PlainSpace:
     if isinstance(space, spaces.MultiBinary):
         return MultiBinary(space.shape)
     if isinstance(space, spaces.Dict):
-        return Dict({str(key): to_plain(each) for key, each in space.spaces.items()})
+        for key in space.spaces:
+            if not isinstance(key, str):
+                raise ValueError(
+                    f'observation: {quoted(key)} is not allowed as the name of a part in a file: '
+                    'text; load_policy takes the folder of the run, too')
+        return Dict({key: to_plain(each) for key, each in space.spaces.items()})
     assert isinstance(space, spaces.Tuple)
     return Tuple(tuple(map(to_plain, space.spaces)))
 
@@ -107,5 +117,6 @@ def _made(plain: PlainSpace) -> spaces.Space[Any]:
     if isinstance(plain, MultiBinary):
         return spaces.MultiBinary(plain.shape)
     if isinstance(plain, Dict):
-        return spaces.Dict({key: _made(each) for key, each in plain.parts.items()})
+        # Of a dict it would sort the names.
+        return spaces.Dict([(key, _made(each)) for key, each in plain.parts.items()])
     return spaces.Tuple(map(_made, plain.parts))

@@ -11,13 +11,12 @@ std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json
 Exit status: 0 if no check failed, 1 if one did, 2 for input that cannot be used.
 """
 
-import argparse
 import dataclasses
 import json
 import os
 import sys
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, whole_number
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import peer
 from vdl_ros.ros.checks.machine import amount
@@ -41,7 +40,7 @@ def report(findings: list[checks.Finding], colour: bool) -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='doctor', description='Check this machine; measure messages between two processes.')
     parser.add_argument('--json', action='store_true', help='print one JSON object')
     parser.add_argument('--clean', action='store_true',
