@@ -237,12 +237,14 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
         elif inbox.sequence == 4 and inbox.start_id == 2:
             raise KeyboardInterrupt
 
-    killed = start(launch_id='x', inbox={'on_get': disturb})
+    killed = start(launch_id='x', inbox={'on_get': disturb}, periods=(1e6, 1.0))
     with pytest.raises(KeyboardInterrupt):
         killed()
     killed.folder._lock.close()
     # While the learner was away the actor was restarted once more.
     again = start(launch_id='x', inbox={'start_id': 3})
+    lost = f'{killed.learner.agent_steps} steps since that checkpoint are lost'
+    assert again.lines[0].endswith(lost)
     again()
     assert again.summary['actor_restarts'] == 2
     assert again.summary['learner_restarts'] == 1

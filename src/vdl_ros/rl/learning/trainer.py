@@ -259,9 +259,12 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise CheckpointError(f'{folder.checkpoint}: progress: {error}') from None
         arrays = folder.load_replay(learner.agent_steps) if save_replay else None
+        rows = folder.progress()
+        lost = int(rows[-1]['agent_steps']) - learner.agent_steps if rows else 0
         self._calls.log(f'goes on after {learner.agent_steps:,} steps with weights, optimizer, '
                         'curve and random state' + ', and with their replay' * (
-                            arrays is not None))
+                            arrays is not None)
+                        + f'; {lost:,} steps since that checkpoint are lost' * (lost > 0))
         if save_replay:
             if arrays is None:
                 self._calls.warn(f'save_replay: {folder.path} holds no replay of its checkpoint: '
