@@ -285,7 +285,9 @@ def state():
             torch.is_inference_mode_enabled(), torch.get_deterministic_debug_mode(),
             torch.is_anomaly_enabled(), np.geterr()['over'], warnings.filters[0][0],
             time.monotonic(), sys.getrecursionlimit(), signal.getsignal(signal.SIGTERM),
-            signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0.0,
+            signal.getsignal(signal.SIGALRM),
+            # More than the time limit of a test, which is such a timer.
+            signal.getitimer(signal.ITIMER_REAL)[0] > 600.0,
             os.getcwd(), foreign._umask(), sys.stdout,
             *(os.fstat(each).st_ino for each in (1, 2)))
 
@@ -324,6 +326,9 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             seen.append(state())
             torch.set_default_dtype(torch.float16)
             os.umask(0o777)
+            if seen[1:]:
+                signal.signal(signal.SIGALRM, signal.SIG_IGN)
+            signal.setitimer(signal.ITIMER_REAL, 1000.0)
             return super().step(action)
 
     monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.

@@ -146,17 +146,31 @@ def is_deaf() -> bool:
     return bool(_ours) and _signal.getsignal(_signal.SIGINT) is not _ours[0]
 
 
-def restore_signals(handlers: list[Any], alarm: tuple[float, float]) -> None:
+def alarm() -> tuple[Any, tuple[float, float]]:
+    """Return the handler of SIGALRM and its timer; it takes 0.5 us."""
+    return _signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+
+
+def restore_alarm(before: tuple[Any, tuple[float, float]]) -> None:
+    """Undo what code of others has changed of :func:`alarm`, in any thread."""
+    (handler, timer), (ours, our_timer) = alarm(), before
+    # One that nobody has changed runs down.
+    if handler is not ours or timer > our_timer:
+        # First: without its handler it would end the process.
+        signal.setitimer(signal.ITIMER_REAL, *our_timer)
+        # None: one that Python does not know. The main thread alone can install one.
+        if ours is not None and threading.current_thread() is threading.main_thread():
+            _signal.signal(signal.SIGALRM, ours)
+
+
+def restore_signals(handlers: list[Any]) -> None:
     """Install the handlers of before again, if this is the main thread, which alone can.
 
     Those that end the program also where Python knows no others: a native library, as Java's,
-    takes the signals itself. ``alarm`` is that of ``signal.getitimer`` then.
+    takes the signals itself.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    if signal.getsignal(signal.SIGALRM) != handlers[_RESTORED.index(signal.SIGALRM)]:
-        # Without its handler it would end the process.
-        signal.setitimer(signal.ITIMER_REAL, *alarm)
     for number, handler in zip(_RESTORED, handlers, strict=True):
         # None: one that Python does not know.
         if handler is not None and (
@@ -172,7 +186,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Their handlers in that process.
 _ours: list[Any] = []
 # Those that code of others may take over for a moment.
-_RESTORED = (*_SIGNALS, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
+_RESTORED = (*_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 # The process of a thread that forks, and the signals that the thread had blocked before.
 _forker = threading.local()
 

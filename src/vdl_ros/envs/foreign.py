@@ -5,7 +5,6 @@ import contextlib
 import ctypes
 import math
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,9 +19,11 @@ from vdl_ros.common.children import end_now
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     EXIT_INTERRUPTED,
+    alarm,
     handlers_to_restore,
     hears_signals,
     is_deaf,
+    restore_alarm,
     restore_signals,
     say,
 )
@@ -51,9 +52,9 @@ class ForeignCall:
     policy computes. Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere,
     handlers of signals, the mode of new files and a removed working directory are undone for good;
     of handlers, the directory and the output's files, where a look takes longer than all else, a
-    call that is made ``often`` undoes only a handler of SIGINT, with which others are. A process
-    that the code has forked, and that returns here, ends: it would go on as this one does, under
-    its name.
+    call that is made ``often`` undoes only a handler of SIGINT, with which others are, and an
+    alarm, which would raise its error in other code, or end the process. A process that the code
+    has forked, and that returns here, ends: it would go on as this one does, under its name.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ForeignCall:
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
         self._handlers = [] if self._often else handlers_to_restore()
-        self._alarm = signal.getitimer(signal.ITIMER_REAL)
+        self._alarm = alarm()
         if not self._often:
             _leave_removed_folder()
         if not (self._often or _running):
@@ -90,8 +91,9 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
+        restore_alarm(self._alarm)
         if self._handlers or is_deaf():
-            restore_signals(self._handlers or handlers_to_restore(), self._alarm)
+            restore_signals(self._handlers or handlers_to_restore())
         _restore_outputs(self._outputs, self._streams)
         _close(self._outputs)
         if not self._often:

@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -364,6 +365,13 @@ def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint
     assert not (run.folder.path / 'summary.json').exists()
     run.folder.checkpoint.unlink()
     assert run.trainer.reporter.lost == 'what was learned is lost, its checkpoint is gone'
+
+
+def test_what_a_signal_raises_at_the_end_is_no_failed_write(start):
+    run = start()
+    run.folder.close = Mock(side_effect=TimeoutError('an alarm'))
+    with pytest.raises(TimeoutError, match='an alarm'):
+        run()
 
 
 def test_a_folder_that_was_removed_is_made_again_for_the_last_checkpoint(start):

@@ -351,6 +351,9 @@ class Trainer:
         try:
             write()
         except OSError as error:
+            # Without a number it is of no file: a handler of signals may raise a TimeoutError.
+            if error.errno is None:
+                raise
             self._calls.log(f'{error}: not written; {self.reporter.lost}')
             return False
         return True
