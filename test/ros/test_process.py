@@ -1,5 +1,6 @@
 """The process of a node: malformed arguments, callbacks under load, the death of its parent."""
 
+import _thread
 import io
 import itertools
 import math
@@ -243,6 +244,15 @@ with children.closing('env_id: x: close()'):
     assert ended.returncode == 1
     assert ended.stderr.startswith('Timeout ')
     assert 'line 6 in <module>' in ended.stderr
+
+
+def test_an_end_does_not_wait_for_a_thread_that_lacks_memory_at_its_birth(ended, monkeypatch):
+    for module, name in ((threading, '_start_new_thread'), (threading, '_start_joinable_thread'),
+                         (_thread, 'start_new_thread')):
+        monkeypatch.setattr(module, name, lambda *_, **__: 1, raising=False)
+    with pytest.raises(SystemExit), children.closing('env_id: x: close()'):
+        children.run_program('actor', int)
+    children.signal.alarm.assert_called_once()
 
 
 def test_a_long_start_is_not_silent(monkeypatch):

@@ -1,5 +1,6 @@
 """What environments start and leave behind, and how processes end that environments hold up."""
 
+import _thread
 import contextlib
 import faulthandler
 import gc
@@ -126,6 +127,13 @@ def _children() -> list[psutil.Process]:
     return found
 
 
+def _start(watch: Callable[[], None]) -> None:
+    """Run a function in a thread of its own, unless none can start, as at the end of Python."""
+    # Not Thread.start: it waits for ever for a thread that lacks memory at its birth.
+    with contextlib.suppress(RuntimeError, MemoryError):
+        _thread.start_new_thread(watch, ())
+
+
 def _end_at(deadline: float) -> None:
     """End the process a while after that time, with a dump of all threads; infinity: do not.
 
@@ -170,7 +178,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
             wait = min(_AGAIN_S, left)
 
     if seconds < math.inf:
-        threading.Thread(target=watch, name='end', daemon=True).start()
+        _start(watch)
     try:
         yield
     finally:
@@ -224,9 +232,8 @@ def closing(name: str) -> Iterator[None]:
             end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it',
                     EXIT_BAD_INPUT)
 
-    with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
-        threading.Thread(target=watch, name='close', daemon=True).start()
     _end_at(min(time.monotonic() + _CLOSING_S, _block_deadline[0]))
+    _start(watch)
     try:
         yield
     finally:
@@ -247,7 +254,7 @@ def telling(text: str) -> Iterator[None]:
             _silence['line'] = time.monotonic()
             say(f'{text} for {_silence["line"] - began:.0f} s')
 
-    threading.Thread(target=watch, name='start', daemon=True).start()
+    _start(watch)
     try:
         yield
     finally:
@@ -294,15 +301,16 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
-        timer = threading.Timer(seconds, lambda: end_now(
-            f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
-            status))
-        timer.daemon = True
-        with contextlib.suppress(RuntimeError):  # no thread can start
-            timer.start()
         # For destructors, of C too, during which no thread of Python runs.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(2 * _LEAVING_S))
+
+        def give_up() -> None:
+            threading.Event().wait(seconds)
+            end_now(f'{name}: ended {seconds:.0f} s after its program, without waiting for '
+                    f'{_left()}', status)
+
+        _start(give_up)
         # It cannot look if no file can be opened.
         with contextlib.suppress(Exception):
             # A launch that was killed ends nothing any more.
