@@ -1,5 +1,6 @@
 """Signals set an event without deadlock, and end the workers and children of a process."""
 
+import ctypes
 import io
 import os
 import signal
@@ -40,6 +41,19 @@ def test_a_signal_sets_the_event_also_while_it_is_set_or_waited_for(work):
     finally:
         sys.settrace(tracer)
     assert event.wait(60)
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_a_signal_sets_the_event_also_if_foreign_code_raises_in_all_threads(monkeypatch):
+    monkeypatch.setattr(threading, 'excepthook', lambda _: None)
+    before = set(threading.enumerate())
+    event = stop_on_signals()
+    thread, = set(threading.enumerate()) - before
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+    signal.raise_signal(signal.SIGTERM)
+    thread.join()
+    assert event.is_set()
 
 
 @pytest.mark.usefixtures('own_signals')
@@ -93,6 +107,31 @@ def test_a_forked_worker_ends_by_sigterm_and_with_its_parent_but_not_by_ctrl_c()
     parent = subprocess.Popen([sys.executable, '-c', FORKS], stdout=subprocess.PIPE, text=True)
     # Until end of file: then the second worker has ended too.
     assert parent.communicate(timeout=300)[0] == '15 False\n'
+
+
+CLOSES = """
+import os, signal, sys
+from vdl_ros.common.command_line import stop_on_signals
+stop = stop_on_signals()
+if sys.argv[1] == 'is forked' and not os.fork():
+    signal.pause()
+os.closerange(3, 1024)
+if sys.argv[1] == 'is forked':
+    # Its pipe is still open, but not at this end.
+    signal.raise_signal(signal.SIGTERM)
+stop.wait(60)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize('other', ['none', 'is forked'])
+def test_a_process_whose_pipe_of_signals_was_closed_ends_and_says_so(other):
+    ended = subprocess.run(
+        [sys.executable, '-c', CLOSES, other], stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        'signals: their pipe was closed, by an environment for example, which may only close '
+        'what it has opened: the process ends\n')
 
 
 STARTS = """

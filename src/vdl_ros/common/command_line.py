@@ -114,9 +114,14 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     os.set_blocking(writer, False)
 
     def wait() -> None:
-        while os.read(reader, 1)[0] not in numbers:
-            pass
-        event.set()
+        try:
+            while os.read(reader, 1)[0] not in numbers:
+                pass
+        except (OSError, IndexError):
+            _end_deaf()
+        finally:
+            # Also if foreign code raises something in all threads: a later signal has no effect.
+            event.set()
 
     threading.Thread(target=wait, name='signals', daemon=True).start()
     for number in numbers:
@@ -193,8 +198,22 @@ _forker = threading.local()
 
 def _forward(number: int, frame: object) -> None:
     if os.getpid() == _hearing['process']:
-        with contextlib.suppress(BlockingIOError):
+        try:
             os.write(_hearing['writer'], bytes([number]))
+        except BlockingIOError:
+            pass
+        except OSError:
+            _end_deaf()
+
+
+# Not what takes its place, and names an environment whose call it ends.
+_exit = os._exit
+
+
+def _end_deaf() -> NoReturn:
+    say('signals: their pipe was closed, by an environment for example, which may only close what '
+        'it has opened: the process ends', sys.stderr)
+    _exit(1)
 
 
 def _before_fork() -> None:
