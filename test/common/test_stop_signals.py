@@ -128,7 +128,7 @@ stop.wait(60)
 def test_a_process_whose_pipe_of_signals_was_closed_ends_and_says_so(other):
     ended = subprocess.run(
         [sys.executable, '-c', CLOSES, other], stderr=subprocess.PIPE, text=True, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert ended.stderr.endswith(
         'signals: their pipe was closed, by an environment for example, which may only close '
         'what it has opened: the process ends\n')

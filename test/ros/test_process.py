@@ -36,7 +36,7 @@ def test_malformed_ros_arguments_give_one_line_and_status_2(capsys):
     with pytest.raises(SystemExit) as ended:
         doctor.main(words)
     assert ended.value.code == 2
-    assert 'doctor: error: Failed to parse ROS arguments' in capsys.readouterr().err
+    assert 'doctor: Failed to parse ROS arguments' in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures('own_signals')

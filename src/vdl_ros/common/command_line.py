@@ -213,7 +213,8 @@ _exit = os._exit
 def _end_deaf() -> NoReturn:
     say('signals: their pipe was closed, by an environment for example, which may only close what '
         'it has opened: the process ends', sys.stderr)
-    _exit(1)
+    # A restart does not help.
+    _exit(EXIT_BAD_INPUT)
 
 
 def _before_fork() -> None:
