@@ -120,7 +120,8 @@ def start(context):
     given |= of_run
     count = given.get('num_learners', 1)
     address = given.get('group_address') or (free_address() if count > 1 else '')
-    verify_run(select(RunConfig, given | {'group_address': address, 'relearn': bool(bag)}))
+    verify_run(select(RunConfig, given | {name: int(value) for name, value in numbers.items()} | {
+        'group_address': address, 'relearn': bool(bag)}))
     if watching.tensorboard and not (given.get('run_dir') or given.get('resume')):
         # Named here, because TensorBoard needs the name too.
         given['run_dir'] = task['run_dir'] = default_run_dir(

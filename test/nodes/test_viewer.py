@@ -28,6 +28,7 @@ from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import viewer
 from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.srv import Confirm
 
 GREEN = Image(width=64, height=48, step=192, encoding='rgb8', data=bytes([0, 200, 0]) * 3072)
 
@@ -362,7 +363,7 @@ def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer
         response.message = 'the episode ends'
         return response
 
-    service = peer.node.create_service(Trigger, 'robot/success', judge)
+    service = peer.node.create_service(Confirm, 'robot/success', judge)
     page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons yet')
     status = peer.talk('robot/status')
     page.until(lambda: 'Discard the episode' in page.browser.text, 'the buttons',

@@ -826,9 +826,10 @@ def test_a_key_that_is_let_go_with_the_lamp_on_stops_at_once(robot):
         assert robot.tick(act=0.7).executed == [executed], sender
 
 
-@pytest.mark.parametrize('value', [0.0, -0.5])
-def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(robot, value):
-    robot = robot(takeovers=True, episode_steps=100, takeover=Takeover(
+@pytest.mark.parametrize(('value', 'clock'), [(0.0, 'wall'), (-0.5, 'wall'), (-0.5, 'simulated')])
+def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(
+        robot, value, clock):
+    robot = robot(takeovers=True, episode_steps=100, clock=clock, takeover=Takeover(
         topic='joy', type='sensor_msgs/msg/Joy',
         parts=(TakeoverPart(name='forward', field='axes', index=1),)))
     robot.start()
@@ -957,9 +958,11 @@ def test_a_person_ends_an_episode_by_a_word(robot, outcome):
     robot = robot(success_reward=5.0)
     assert robot.session.judge(outcome) == 'no episode runs'
     robot.start()
+    begun = robot.now
     robot.tick(act=0.7)
     robot.session.act(np.array([0.7]), robot.now)
-    assert robot.session.judge(outcome) == ''
+    assert 'has ended' in robot.session.judge(outcome, robot.now - begun + PERIOD), 'another one'
+    assert robot.session.judge(outcome, robot.now - begun) == ''
     result = robot.tick(0.2)
     if outcome == 'discard':
         assert result is None

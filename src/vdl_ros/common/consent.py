@@ -269,22 +269,23 @@ class Consent:
         waits_for_driver: who asks, asks for motion with a driver that has not started yet.
         viewer_timeout: a viewer is needed, with a sign of life in this time, s; 0: only from its
             first one on, with ``VIEWER_S``.
-        max_gap: a longer time between two updates is a standstill, s.
+        heeds_standstills: whether one ends the consent.
         clock: s.
     """
 
     def __init__(
         self, name: str, withdrawn: Callable[[str, bool], None], *,
         yields_to_programs: bool = True, resumes: bool = False, waits_for_driver: bool = False,
-        viewer_timeout: float = 0.0, max_gap: float = MAX_GAP,
+        viewer_timeout: float = 0.0, heeds_standstills: bool = True,
         clock: Callable[[], float] = time_since_boot,
     ) -> None:
+        self._heeds_standstills = heeds_standstills
         self._waits_for_driver = waits_for_driver or resumes
         self._name, self._withdrawn = name, withdrawn
         self._yields_to_programs, self._resumes = yields_to_programs, resumes
         self._viewer_timeout, self._clock = viewer_timeout or VIEWER_S, clock
         self._alive_at = -math.inf if viewer_timeout else math.inf
-        self._standstill = StandstillDetector(max_gap, clock=clock)
+        self._standstill = StandstillDetector(clock=clock)
         self.given = False
         self.stopped = False
         self._stop_ended_at = self._off_at = self._asked_at = -math.inf
@@ -317,7 +318,7 @@ class Consent:
             return 'emergency stop'
         if self._moves and self._clock() - self._moved_at < YIELD_S:
             return f'{_who(self._other)} moves the robot'
-        if self._standstill.recent:
+        if self._heeds_standstills and self._standstill.recent:
             return STOOD_STILL
         # The request may be older than what came with it.
         since = self._clock() - max(self.input_age, age)
@@ -359,7 +360,7 @@ class Consent:
         return 'no sign of life of the viewer' if is_missing else ''
 
     def update(self) -> None:
-        if self._standstill.update():
+        if self._standstill.update() and self._heeds_standstills:
             self.withdraw(STOOD_STILL)
 
     def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> bool:

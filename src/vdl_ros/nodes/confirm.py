@@ -10,7 +10,6 @@ from typing import Any
 
 from builtin_interfaces.msg import Time
 from rclpy.executors import Executor
-from std_srvs.srv import Trigger
 
 from vdl_ros.robots.confirmation import process_age
 from vdl_ros.ros.base_node import BaseNode
@@ -23,14 +22,19 @@ _AGAIN_S = 5.0
 
 
 class AskNode(BaseNode):
-    """Calls a service of the environment of a robot, once it is there, and logs the answer."""
+    """Calls a service of the environment of a robot, once it is there, and logs the answer.
 
-    def __init__(self, service: str, kind: Any = Trigger, request: Any = None) -> None:
+    What it asks for is of when its process started, which can take seconds, or be paused.
+    """
+
+    def __init__(self, service: str) -> None:
         super().__init__()
-        self._service, self._kind, self._request = service, kind, request or Trigger.Request()
+        asked = time.time() - process_age()
+        self._service, self._request = service, Confirm.Request(
+            asked=Time(sec=int(asked), nanosec=int(asked % 1.0 * 1e9)))
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        client = self.create_client(self._kind, self._service)
+        client = self.create_client(Confirm, self._service)
         calls: list[Any] = []
         called_at, is_told = -math.inf, False
         while not stop.is_set():
@@ -55,14 +59,12 @@ class AskNode(BaseNode):
 
 
 class ConfirmNode(AskNode):
-    """Confirms what was so when its process started, which can take seconds, or be paused."""
+    """Confirms what was so when it was started."""
 
     NAME = 'confirm'
 
     def __init__(self) -> None:
-        asked = time.time() - process_age()
-        super().__init__(CONFIRM, Confirm, Confirm.Request(
-            asked=Time(sec=int(asked), nanosec=int(asked % 1.0 * 1e9))))
+        super().__init__(CONFIRM)
 
 
 main = ConfirmNode.main

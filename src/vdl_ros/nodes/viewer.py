@@ -45,6 +45,7 @@ from vdl_ros.ros.messages.joint_messages import (
 )
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
+from vdl_ros.srv import Confirm
 from vdl_ros.view import panel
 from vdl_ros.view.page_server import serve
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
@@ -80,7 +81,7 @@ class Verdicts:
         self._clear()
         self._outcome, self._asked_at = outcome, now
         if self._clients[outcome].service_is_ready():
-            self._answer = self._clients[outcome].call_async(Trigger.Request())
+            self._answer = self._clients[outcome].call_async(Confirm.Request())
 
     def text(self, now: float) -> str:
         """Return what became of the latest one, '' some seconds later."""
@@ -157,7 +158,7 @@ class ViewerNode(BaseNode):
         self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
                           for name in panel.EPISODES}
-        self._verdicts = Verdicts({name: self.create_client(Trigger, f'robot/{name}')
+        self._verdicts = Verdicts({name: self.create_client(Confirm, f'robot/{name}')
                                    for name in panel.VERDICTS})
 
     def stop(self) -> None:

@@ -92,13 +92,12 @@ class Told(msgspec.Struct):
             dict(zip(contract.inputs, values[features:features + inputs], strict=True)),
             None if math.isnan(sum(target)) else target, dict(images))
 
-
     @classmethod
-    def at_reset(
+    def at_rest(
         cls, contract: Contract, name: str, images: Mapping[str, str], values: Mapping[str, float],
         ages: Mapping[str, float],
     ) -> 'Told':
-        """Return an observation while the robot is reset, for which no action is wanted."""
+        """Return an observation for which no action is wanted: the robot waits, or is reset."""
         return cls(name, True, 0.0, contract.rate,
                    {each.name: values.get(each.name, math.nan) for each in contract.features},
                    {key: ages.get(key, math.nan) for key in contract.inputs}, None, dict(images))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.consent import (
-    MAX_GAP,
     ROBOT_ENVIRONMENT,
     YIELD_S,
     Consent,
@@ -106,7 +105,7 @@ class Session:
         self._acted_at = clock()
         self.consent = Consent(
             name, self._on_withdrawn, resumes=not follows, clock=clock,
-            max_gap=math.inf if contract.simulated_clock else MAX_GAP)
+            heeds_standstills=not contract.simulated_clock)
         if not follows:
             self.consent.ask()
         self._confirmation = confirmation or Confirmation()
@@ -124,7 +123,8 @@ class Session:
         self._moved_until = -np.inf
         self._logged = ''
         self._clock, self._given_until = clock, -np.inf
-        self._retry_at = self._neutral_at = self._settled = self._reset_at = -np.inf
+        self._retry_at = self._neutral_at = self._settled = -np.inf
+        self._reset_at = self._began_at = -np.inf
         self._agent_at = clock()
         self._result: Result | None = None
 
@@ -287,13 +287,15 @@ class Session:
         self.aimed = Aim(place, self._acted_at)
         return ''
 
-    def judge(self, outcome: str) -> str:
+    def judge(self, outcome: str, age: float = 0.0) -> str:
         """End the episode by a person's word: 'success', 'failure', or 'discard', as lost.
 
-        Return why it is not taken, or ''.
+        Return why the word, of so long ago, s, is not taken, or ''.
         """
         if self.state is not State.RUNNING:
             return 'no episode runs'
+        if self._clock() - age < self._began_at:
+            return 'the episode that was meant has ended'
         if self._follows:
             self.consent.withdraw(f'a person has ended it: {outcome}')
         elif outcome == 'discard':
@@ -322,7 +324,7 @@ class Session:
             self._result = None
         self.state = State.WAITING
         self._retry_at = -np.inf
-        self._report(reason)
+        self.report(reason)
 
     def heed_agent(self) -> None:
         """Take note that the agent acts, or waits for the robot."""
@@ -409,7 +411,7 @@ class Session:
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
             self.lose(problem)
-            self._report(problem)
+            self.report(problem)
             # A driver may need a neutral action before it moves again.
             if self.consent.stopped and now >= self._neutral_at:
                 self._neutral_at = now + _AGAIN_S
@@ -471,7 +473,8 @@ class Session:
             return f'waits: {self._logged}'
         return f'episode {self.begun}: {self._outcome}' if self.begun else 'waits'
 
-    def _report(self, reason: str) -> None:
+    def report(self, reason: str) -> None:
+        """Log why the robot waits, once."""
         if reason == self.consent.pause and self._clock() < self._given_until:
             return
         if reason and reason != self._logged:
@@ -517,7 +520,7 @@ class Session:
         if self._pictures is not None:
             self._pictures.begin(measured)
         self._takeover.begin(now)
-        self.begun, self._outcome = self.begun + 1, 'lost'
+        self.begun, self._outcome, self._began_at = self.begun + 1, 'lost', self._clock()
         self.state = State.RUNNING
         if self._logged:
             self._logged = ''
@@ -626,9 +629,9 @@ class Session:
         self._observer.tick(measured)
         return measured
 
-    def at_reset(self, now: float) -> Seen | None:
-        """Return what is measured if the robot is being reset."""
-        if self.state not in (State.RESETTING, State.SETTLING):
+    def at_rest(self, now: float) -> Seen | None:
+        """Return what is measured while no episode runs: the robot waits, or is being reset."""
+        if self.state in (State.RUNNING, State.OVER):
             return None
         return self._values(), {key: each.age(now) for key, each in self._readings.items()}
 

@@ -11,7 +11,7 @@ from vdl_ros.play.external_policy import make_measured_task
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.robots import policy_topics
 
-AT_RESET = {'base': 0.5, 'shoulder': 0.1}, {'joints': 0.02}
+AT_REST = {'base': 0.5, 'shoulder': 0.1}, {'joints': 0.02}
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def program(monkeypatch):
     topics = policy_topics.PolicyTopics(
         node, find_contract('owi535'), lambda: False, horizon=2.0, ensemble=-1.0)
 
-    def problem(now, at_reset=AT_RESET):
+    def problem(now, at_rest=AT_REST):
         found.now = now
-        return topics.problem(at_reset)
+        return topics.problem(at_rest)
 
     found.problem, found.topics = problem, topics
     return found
@@ -48,22 +48,26 @@ def answer(program):
         {'id': program.asked[-1]['id'], 'actions': [[0.0] * 4]})))
 
 
-def test_a_program_is_asked_during_a_reset_and_counts_as_gone_without_an_answer(program):
-    assert program.problem(0.0) == ''
+def test_a_program_is_asked_before_a_robot_moves_and_counts_as_gone_without_an_answer(program):
+    assert 'has not answered' in program.problem(0.0), 'nothing begins before'
     told, = program.asked
     assert told['is_first']
-    assert told['state'] == AT_RESET[0] | {'elbow': None, 'wrist': None, 'gripper': None}
-    assert program.problem(0.5) == ''
+    assert told['state'] == AT_REST[0] | {'elbow': None, 'wrist': None, 'gripper': None}
+    assert program.problem(0.5)
     assert len(program.asked) == 1, 'once a second'
+    # It may not have heard the first question.
+    assert program.problem(1.0)
+    assert program.asked[-1] == told
     answer(program)
+    assert program.problem(1.0) == ''
     assert program.topics.has_acted, 'a person confirms if it is gone'
-    assert program.problem(1.0) == program.problem(2.9) == ''
-    assert 'has not answered' in program.problem(3.1), 'the question at 1.0'
-    # The reset has ended, and the same question is asked again.
-    assert 'has not answered' in program.problem(4.2, None)
+    assert program.problem(2.0) == program.problem(3.9) == ''
+    assert 'has not answered' in program.problem(4.1), 'the question at 2.0'
+    # An episode has begun, and the same question is asked again.
+    assert 'has not answered' in program.problem(5.2, None)
     assert program.asked[-1] == program.asked[-2]
     answer(program)
-    assert program.problem(4.3, None) == ''
+    assert program.problem(5.3, None) == ''
     assert not program.topics.delays, 'no action of a step'
 
 
@@ -78,7 +82,7 @@ def test_a_slow_program_is_told_that_an_episode_begins_until_it_answers(program)
         topics.act(observation, np.array([is_first]), np.zeros(1))
         return program.asked[-1]['is_first']
 
-    assert program.problem(0.0) == ''
+    assert program.problem(0.0)
     answer(program)
     assert program.problem(1.0) == program.problem(2.5) == ''
     assert len(program.asked) == 2, 'no other question before it has answered'

@@ -199,7 +199,7 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
 def test_nothing_moves_without_who_acts_and_after_that_before_a_person_confirms(
         peer, robot, act, printed):
     program = SimpleNamespace(
-        has_acted=False, rests=False, reason='no program', problem=lambda at_reset: program.reason)
+        has_acted=False, rests=False, reason='no program', problem=lambda at_rest: program.reason)
     agent = act({'episode_steps': 10_000, 'program': program})
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: 'robot/mine waits: no program' in printed(), 'the reason')
@@ -340,7 +340,7 @@ def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(m
 
 
 def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_robot(
-        peer, robot, act, capfd):
+        peer, robot, act, printed):
     clock = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
     agent, time = act({'clock': 'simulated'}), [100.0]
 
@@ -354,6 +354,7 @@ def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_ro
         count = len(robot.commands)
         peer.until(lambda: 0.5 in robot.commands[count:], 'motion', say=go_on, every=0.005)
 
+    peer.until(lambda: 'waits: no message on /clock yet' in printed(), 'the line')
     until_moving()
     # Twenty ticks per second of the simulation, which is faster than real time.
     steps, begun = len(agent.steps), time[0]
@@ -371,7 +372,7 @@ def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_ro
     assert any(map(lost, agent.steps))
     other = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
     robot.until_still(say=go_on)
-    assert '/clock: 2 publishers, whose times cannot be told apart' in capfd.readouterr().err
+    assert '/clock: 2 publishers, whose times cannot be told apart' in printed()
     peer.node.destroy_publisher(other)
     until_moving()
 

@@ -80,11 +80,12 @@ class PolicyTopics:
             self._waits_since, self.has_acted = math.inf, True
             self._received.notify()
 
-    def problem(self, at_reset: Seen | None) -> str:
+    def problem(self, at_rest: Seen | None) -> str:
         """Return why nobody acts, or ''; a program that is silent is asked once more.
 
-        So is one of which nothing is wanted during a reset, for the first of an episode: a process
-        that was killed is known to DDS for 20 s.
+        So is one of which nothing is wanted while the robot waits or is reset, for the first of an
+        episode: a process that was killed is known to DDS for 20 s. Nothing begins before it has
+        answered.
         """
         topic, now = self._subscription.topic_name, time.monotonic()
         programs = self._subscription.get_publisher_count()
@@ -98,13 +99,15 @@ class PolicyTopics:
         if now - self._told_at >= _AGAIN_S:
             # Not one question after the other to a slow program: it would miss the first one of
             # the episode.
-            if at_reset is not None and self._waits_since == math.inf:
+            if at_rest is not None and self._waits_since == math.inf:
                 self._count += 1
-                self._tell(now, Told.at_reset(
-                    self._contract, f'{self._start}.r{self._count}', self._images, *at_reset))
-            elif is_silent:
+                self._tell(now, Told.at_rest(
+                    self._contract, f'{self._start}.r{self._count}', self._images, *at_rest))
+            elif is_silent or not self.has_acted:
                 self._tell(now)
-        return f'the program has not answered on {topic} for {self._horizon:g} s' * is_silent
+        if is_silent:
+            return f'the program has not answered on {topic} for {self._horizon:g} s'
+        return '' if self.has_acted else f'the program has not answered on {topic} yet'
 
     def _tell(self, now: float, told: Told | None = None) -> None:
         """Publish an observation, or the latest one again."""

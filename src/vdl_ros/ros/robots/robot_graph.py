@@ -43,7 +43,7 @@ class Agent(Protocol):
     has_acted: bool
     rests: bool
 
-    def problem(self, at_reset: Seen | None) -> str:
+    def problem(self, at_rest: Seen | None) -> str:
         """Return why nobody acts, or ''; it is asked again and again.
 
         ``at_reset`` is what is measured while the robot is reset, which nobody watches without it.
@@ -77,7 +77,7 @@ class RobotGraph:
         self._lock = threading.Condition()
         self._ticks = self._taken = 0
         self._simulated: float | None = None
-        self._simulated_wall, self._due = -np.inf, -np.inf
+        self._simulated_wall, self._due = time.monotonic(), -np.inf
         self._looked = -np.inf
         self._failure: BaseException | None = None
         self._ends, self._is_closed, self._is_over = ends, False, False
@@ -212,7 +212,7 @@ class RobotGraph:
                                      commands=not self._contract.actions.sender)
         now = self._now()
         # It moves one robot.
-        problem = self._agent.problem(self._sessions[0].at_reset(now)) if self._agent else ''
+        problem = self._agent.problem(self._sessions[0].at_rest(now)) if self._agent else ''
         if problem and self._agent and self._agent.has_acted:
             self._agent.has_acted = False
             for session in self._sessions:
@@ -231,9 +231,14 @@ class RobotGraph:
                 robot.show(now)
             self._ticks += 1
             self._lock.notify_all()
-        if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
-            for session in self._sessions:
-                session.lose('/clock stands still')
+        if self._clock is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
+            for robot, session in zip(self._robots, self._sessions, strict=True):
+                if self._simulated is not None:
+                    session.lose('/clock stands still')
+                    continue
+                # Without a clock there is no tick.
+                session.report(f'no message on {self._clock.topic_name} yet')
+                robot.show(now)
 
     def _look_for_clocks(self) -> None:
         if self._clock is not None:

@@ -21,7 +21,6 @@ from rclpy.node import Node
 from rclpy.qos import HistoryPolicy, QoSProfile
 from rclpy.subscription import Subscription
 from std_msgs.msg import Header, String
-from std_srvs.srv import Trigger
 
 from vdl_ros.common.images import ImageError, pixels_of
 from vdl_ros.robots import contract as contracts
@@ -59,6 +58,12 @@ def resolve_service(where: str, type_name: str) -> Any:
     raise ContractError(f'{where}: {type_name!r}: no such service is installed here')
 
 
+def _age(request: Confirm.Request) -> float:
+    """Return how long ago a person asked, s."""
+    asked = seconds(request.asked)
+    return max(0.0, time.time() - asked) if asked else 0.0
+
+
 class _PersonsCommands:
     """The message by which a person commands, as ``takeover`` of a contract says."""
 
@@ -93,7 +98,7 @@ class _PersonsCommands:
 
 #: Service (vdl_ros/Confirm) by which a person confirms that a robot may go on, or was reset.
 CONFIRM = 'robot/confirm'
-#: Services (std_srvs/Trigger), ``robot/success`` and so on, by which a person ends an episode.
+#: Services (vdl_ros/Confirm), ``robot/success`` and so on, by which a person ends an episode.
 OUTCOMES = ('success', 'failure', 'discard')
 #: Topics for people: the place where the goal of the episode is, and what happens.
 TARGET, STATUS = 'robot/target', 'robot/status'
@@ -275,7 +280,7 @@ class RobotTopics:
         self._node.create_service(Confirm, self.full(CONFIRM), self._on_confirmed)
         for outcome in OUTCOMES:
             self._node.create_service(
-                Trigger, self.full(f'robot/{outcome}'), partial(self._on_judged, outcome))
+                Confirm, self.full(f'robot/{outcome}'), partial(self._on_judged, outcome))
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
         if (person := interfaces.takeover) and (takeover := interfaces.contract.takeover):
@@ -309,20 +314,18 @@ class RobotTopics:
         self, request: Confirm.Request, response: Confirm.Response,
     ) -> Confirm.Response:
         assert self._session is not None
-        asked = seconds(request.asked)
         with self._lock:
-            reason = self._session.confirm(max(0.0, time.time() - asked) if asked else 0.0)
+            reason = self._session.confirm(_age(request))
         response.success, response.message = not reason, reason or 'the robot goes on'
         return response
 
     def _on_judged(
-        self, outcome: str, request: Trigger.Request, response: Trigger.Response,
-    ) -> Trigger.Response:
+        self, outcome: str, request: Confirm.Request, response: Confirm.Response,
+    ) -> Confirm.Response:
         assert self._session is not None
         with self._lock:
-            response.message = self._session.judge(outcome)
-        response.success = not response.message
-        response.message = response.message or 'the episode ends'
+            reason = self._session.judge(outcome, _age(request))
+        response.success, response.message = not reason, reason or 'the episode ends'
         return response
 
     def wait_for_acks(self, seconds: float) -> None:
