@@ -221,53 +221,70 @@ def test_an_error_of_the_guardian_itself_ends_in_a_stop(bench, monkeypatch):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """Return a function that returns what ``watch`` does with words, without time that passes.
+    """Return a function that returns what ``watch`` does with words, in virtual time.
 
-    That is what it returns, the stops that it sends until ``problems`` end, and how long it waits.
+    Words are those of the pipe, a heartbeat the time until which motors may be on. The function
+    returns what ``watch`` returns and when it sends which stop until ``problems`` end. The process
+    stands still from 0.01 s on for ``standstill``, s.
     """
     look = module.select.select
 
-    def watched(written, problems=('',)):
+    def watched(words, problems=('',), *, standstill=0.0, begin=0.0):
         read, write = os.pipe()
-        os.write(write, written)
-        stops, waits, left = [], [], [write]
+        os.write(write, b''.join(
+            module.WORD.pack(b'm', each) if isinstance(each, float)
+            else module.WORD.pack(each.encode(), 0.0) for each in words))
+        stops, left, now = [], [write], [begin]
 
         def wait(descriptors, _, __, seconds):
             found = look(descriptors, [], [], 0.0)
-            waits.append(seconds)
-            if found[0] or seconds is not None:
+            if found[0]:
                 return found
-            os.close(left.pop())
-            return look(descriptors, [], [])
+            if seconds is None:
+                os.close(left.pop())
+                return look(descriptors, [], [])
+            # As the kernel's, which goes on with the rest of its time.
+            stands_still = standstill and now[0] <= begin + 0.01 < now[0] + seconds
+            now[0] += seconds + (standstill if stands_still else 0.0)
+            return found
 
         def silent(motors):
-            stops.append(motors)
+            stops.append((pytest.approx(now[0]), motors))
             return problems[len(stops) - 1]
 
         with monkeypatch.context() as patch:
             patch.setattr(module.select, 'select', wait)
-            found = watch(read, silent)
+            found = watch(read, silent, clock=lambda: now[0])
         for each in (read, *left):
             os.close(each)
-        return found, stops, waits
+        return found, stops
     return watched
 
 
 def test_silence_counts_only_while_motors_may_be_on(watched):
-    # Words that are read at once have no silence between them, however late the driver is. Who
-    # has said nothing yet, or only of the lamp, may have been killed while motors were on.
+    # Who has said nothing yet, or only of the lamp, may have been killed while motors were on.
     off, lit = Motors(), Motors(lamp=True)
-    for written, command, stops, waits in (
-            (b'', off, [off], [None]), (b'0110', off, [off], [0.4, None]), (b's', off, [], [None]),
-            (b'1s', lit, [], [None]), (b'\x851', lit, [lit], [0.05, None]),
-            (b'1\x85s', lit, [], [None]), (b'1\xa8\x85\xa8', lit, [lit], [0.4, None]),
-            (b'\xa8\x85', off, [off], [0.05, None]), (b'\x85g', None, [], [])):
-        assert watched(written) == (command, stops, [0.4, *waits]), written
+    for words, command, stops in (
+            ('', off, [(0.4, off)]), ('0110', off, [(0.4, off)]), ('s', off, []), ('1s', lit, []),
+            ((0.05, '1'), lit, [(0.05, lit)]), (('1', 0.05, 's'), lit, []),
+            (('1', 0.4, 0.05, 0.4), lit, [(0.4, lit)]), ((0.4, 0.05), off, [(0.05, off)]),
+            ((0.05, 'g'), None, [])):
+        assert watched(words) == (command, stops), words
+
+
+def test_time_in_which_the_guardian_stood_still_counts_as_silence(watched):
+    # Also the time that a heartbeat waited in the pipe, unless a newer one waits behind it.
+    off = Motors()
+    assert watched([3.3], begin=6.0) == (off, [(6.0, off)])
+    assert watched([3.3, 6.3], begin=6.0) == (off, [(6.3, off)])
+    (at, _), = watched([0.4], standstill=3.0)[1]
+    assert at.expected <= 3.01 + 0.02, 'a moment after it goes on'
 
 
 def test_failed_stop_in_silence_is_repeated_until_one_is_taken(watched):
-    assert watched(b'\xa8', ['stalled'] * 5 + ['']) == (
-        Motors(), [Motors()] * 6, [0.4, 0.4, 0.01, 0.02, 0.04, 0.08, 0.1, None])
+    times = (0.4, 0.41, 0.43, 0.47, 0.55, 0.65)
+    assert watched([0.4], ['stalled'] * 5 + ['']) == (
+        Motors(), [(each, Motors()) for each in times])
 
 
 def stop(connect, log=lambda text: None, step=0.0):

@@ -2,11 +2,11 @@
 
 It holds the read end of a pipe, which the kernel closes when the driver ends. It has a session of
 its own and ignores the signals that end processes, so that it outlives the driver's process group.
-The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; 128 and more, a
-heartbeat, motors may be on for so many hundredths of a second without another one; ``s``, they are
-off; ``g``, goodbye: they are off and the guardian ends. The guardian answers on its standard
-output when it has started and to each heartbeat: the driver notices one that hangs. Until it is
-told otherwise it takes motors to be on: it may replace one that died.
+The pipe carries words of a letter and a time: ``0`` or ``1``, the lamp, which a stop keeps; ``m``,
+a heartbeat, motors may be on until this time since boot without another one; ``s``, they are off;
+``g``, goodbye: they are off and the guardian ends. The guardian answers on its standard output
+when it has started and to each heartbeat: the driver notices one that hangs. Until it is told
+otherwise it takes motors to be on: it may replace one that died.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import math
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -34,9 +35,14 @@ from vdl_ros.arm.driver.usb import (
 )
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.children import GUARDIAN, MARK
+from vdl_ros.common.consent import time_since_boot
 from vdl_ros.common.quoting import cause
 
-_GOODBYE, _STILL, _ANSWER, _MOVING = b'g', b's', b'a', 128
+# Of one length: neither a write nor a read that takes whole words divides one.
+WORD = struct.Struct('=cd')
+_GOODBYE, _STILL, _ANSWER, _MOVING = b'g', b's', b'a', b'm'
+# Longest wait while motors may be on, s: the kernel does not count a standstill within one.
+_LOOK_S = 0.02
 # The silence that counts as a hang, s. A transfer and the stop after it may both time out in
 # between.
 SILENCE_S = 0.4
@@ -175,7 +181,7 @@ class Guardian(Guard):
         if duration:
             if self._unanswered_at is None:
                 self._unanswered_at = time.monotonic()
-            self._send(bytes([_MOVING + math.ceil(100 * duration)]))
+            self._send(_MOVING, time_since_boot() + duration)
         elif self._moving:
             self._send(_STILL)
         self._moving = duration > 0.0
@@ -193,11 +199,11 @@ class Guardian(Guard):
         finally:
             self._release()
 
-    def _send(self, byte: bytes) -> None:
+    def _send(self, letter: bytes, until: float = 0.0) -> None:
         if self._process is not None and self._process.stdin is not None:
             # A dead guardian shows in ``alive``.
             with contextlib.suppress(OSError, ValueError):
-                self._process.stdin.write(byte)
+                self._process.stdin.write(WORD.pack(letter, until))
 
     def _release(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
@@ -215,40 +221,44 @@ class Guardian(Guard):
 
 
 def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
-          silence: float = SILENCE_S, answer: Callable[[], object] = bool) -> Motors | None:
+          silence: float = SILENCE_S, answer: Callable[[], object] = bool,
+          clock: Callable[[], float] = time_since_boot) -> Motors | None:
     """Wait until the other end of a pipe is closed; return the command that stops the arm.
 
     It leaves the lamp; None after a goodbye.
 
     Args:
         descriptor: the pipe's read end.
-        on_silence: called with this command when motors may be on and nothing was received
-            for as long as the driver said; again while it returns a problem and the silence lasts.
+        on_silence: called with this command when motors may be on and the time that the driver
+            said is over; again while it returns a problem and the silence lasts.
         silence: until the first word, s.
         answer: called after each heartbeat.
+        clock: of the driver, too, s.
     """
     lamp = False
     pause: float | None = None
-    wait: float | None = silence
+    due: float | None = clock() + silence
     while True:
-        if not select.select([descriptor], [], [], wait)[0]:
-            wait = pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
-            continue
-        pause = None
-        read = os.read(descriptor, 64)
-        if not read:
-            return Motors(lamp=lamp)
-        if _GOODBYE in read:
-            return None
-        if max(read) >= _MOVING:
-            answer()
-        for byte in read:
-            if byte >= _MOVING:
-                wait = (byte - _MOVING) / 100
-            elif byte in _STILL:
-                wait = None
-            else:
-                lamp = byte == ord('1')
+        wait = None if due is None else min(max(0.0, due - clock()), _LOOK_S)
+        if select.select([descriptor], [], [], wait)[0]:
+            pause = None
+            # All: after a standstill the newest heartbeat is the last one.
+            read = os.read(descriptor, WORD.size << 13)
+            if not read:
+                return Motors(lamp=lamp)
+            for letter, until in WORD.iter_unpack(read):
+                if letter == _GOODBYE:
+                    return None
+                if letter == _MOVING:
+                    due = until
+                    answer()
+                elif letter == _STILL:
+                    due = None
+                else:
+                    lamp = letter == b'1'
+        if due is not None and clock() >= due:
+            pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
+            due = None if pause is None else clock() + pause
 
 
 def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
