@@ -17,7 +17,9 @@ from vdl_ros.ros.bags import bag_writer
 from vdl_ros.ros.bags.bag_writer import BagWriter
 
 # How much is kept, s and bytes, and how long after an incident it is written, s.
-_KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 64 << 20, 1.0
+_KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 48 << 20, 1.0
+# And of latched messages that are older, bytes; no message that is larger.
+_LATCHED_BYTES = 16 << 20
 # Incidents of one kind make one bag in this time, s; of the bags the newest stay.
 _AGAIN_S, _BAGS = 600.0, 20
 # Large, and a camera's or a training's, not a robot's.
@@ -31,7 +33,10 @@ def leaves_out(type_name: str) -> bool:
 
 
 class LastMessages:
-    """The newest messages of topics, and the latest one of each latched topic; of two threads."""
+    """The newest messages of topics, and the latest one of each latched topic; of two threads.
+
+    The largest latched ones go first: a bag is replayed by small ones, as of the emergency stop.
+    """
 
     def __init__(self) -> None:
         self._topics: list[tuple[str, str, list[QoSProfile]]] = []
@@ -47,6 +52,8 @@ class LastMessages:
             return len(self._topics) - 1
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
+        if len(data) > _LATCHED_BYTES:
+            return
         with self._lock:
             self._messages.append((handle, stamp_ns, data))
             self._bytes += len(data)
@@ -55,7 +62,14 @@ class LastMessages:
                 self._bytes -= len(gone)
                 if all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL
                        for each in self._topics[old][2]):
-                    self._latched[old] = at, gone
+                    self._latch(old, at, gone)
+
+    def _latch(self, handle: int, stamp_ns: int, data: bytes) -> None:
+        self._latched[handle] = stamp_ns, data
+        sizes = {each: len(kept) for each, (_, kept) in self._latched.items()}
+        while sum(sizes.values()) > _LATCHED_BYTES:
+            largest = max(sizes, key=sizes.__getitem__)
+            del sizes[largest], self._latched[largest]
 
     def save(self, path: Path, reason: str, distribution: str = '') -> int:
         """Write a bag with the label ``incident``; return the number of its messages."""
