@@ -81,8 +81,30 @@ def test_incidents_of_one_kind_make_one_bag_and_old_bags_go(tmp_path, monkeypatc
     box.on_incident('the end')
     box.look(ends=True)
     for number in range(30):
-        now[0] += 1.0
+        now[0] += 600.0
         box.on_incident('x' * number)
         box.look(ends=True)
     assert len(list(tmp_path.iterdir())) == 21
     assert (tmp_path / 'mine').is_dir()
+
+
+def test_no_flood_of_incidents_takes_the_place_of_earlier_bags(tmp_path):
+    now, saved, told = [0.0], [], []
+
+    def save(path, reason):
+        path.mkdir()
+        saved.append(reason)
+        return 1
+
+    box = BlackBox(tmp_path, save, told.append, clock=lambda: now[0])
+    box.on_incident('lost', 'incidents')
+    for number in range(250):
+        now[0] += 2.0
+        box.look()
+        box.on_incident('x' * number, 'incidents')
+    box.on_incident('stop')
+    box.look(ends=True)
+    assert saved == ['lost', '', 'x', 'xx', 'xxx', 'stop']
+    # Once in ten minutes it says that there are more.
+    assert [each for each in told if 'no bag' in each] == [
+        'black box: no bag: more than 5 kinds of incidents in ten minutes (xxxx)']

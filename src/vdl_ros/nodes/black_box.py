@@ -50,14 +50,15 @@ class BlackBoxNode(BaseNode):
         self.every(_DISCOVER_S, self._recording.discover_topics)
         self._recording.discover_topics()
         self._is_stopped: bool | None = None
-        self.sub('incidents', lambda message: self._box.on_incident(shown(message.data, 200)))
+        self.sub('incidents', lambda message: self._box.on_incident(
+            shown(message.data, 200), 'incidents'))
         self.sub('arm/emergency_stop_state', self._on_stop)
         self._failures, self._told = failures, 0
 
     def _on_stop(self, message: EmergencyStopState) -> None:
         before, self._is_stopped = self._is_stopped, message.engaged
         if message.engaged and before is False:
-            self._box.on_incident(f'emergency stop by {quoted(message.sender)}')
+            self._box.on_incident(f'emergency stop by {quoted(message.sender)}', 'stop')
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         while not stop.is_set():

@@ -20,8 +20,9 @@ from vdl_ros.ros.bags.bag_writer import BagWriter
 _KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 48 << 20, 1.0
 # And of latched messages that are older, bytes; no message that is larger.
 _LATCHED_BYTES = 16 << 20
-# Incidents of one kind make one bag in this time, s; of the bags the newest stay.
-_AGAIN_S, _BAGS = 600.0, 20
+# Incidents of one kind make one bag in this time, s, of a source so many kinds: bags that are made
+# of any texts must not take the place of earlier ones, of which the newest stay.
+_AGAIN_S, _KINDS, _BAGS = 600.0, 5, 20
 # Large, and a camera's or a training's, not a robot's.
 _LARGE = {'sensor_msgs/msg/Image', 'sensor_msgs/msg/PointCloud2', 'vdl_ros/msg/Policy'}
 _BAG = re.compile(r'\d{8}T\d{6}_\d+')
@@ -87,6 +88,8 @@ class LastMessages:
 class BlackBox:
     """Writes a bag a second after an incident, one for each kind of incident in ten minutes.
 
+    In this time at most ``_KINDS`` kinds of each source leave one.
+
     Args:
         folder: of the bags; beside the newest ones it loses those of earlier times.
         save: makes a bag at a path, for a reason; returns the number of messages.
@@ -99,16 +102,22 @@ class BlackBox:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._save, self._tell, self._clock = folder, save, tell, clock
-        self._happened: dict[str, float] = {}
+        self._happened: dict[tuple[str, str], float] = {}
         self._reasons: list[str] = []
         self._due = float('inf')
 
-    def on_incident(self, reason: str) -> None:
-        now, kind = self._clock(), re.sub(r'\d+', '', reason)
+    def on_incident(self, reason: str, source: str = '') -> None:
+        now, kind = self._clock(), (source, re.sub(r'\d+', '', reason))
         self._happened = {key: at for key, at in self._happened.items() if now - at < _AGAIN_S}
-        if kind in self._happened:
+        count = sum(each[0] == source for each in self._happened)
+        if kind in self._happened or count > _KINDS:
             return
         self._happened[kind] = now
+        if count == _KINDS:
+            # Said once: this one counts, too.
+            self._tell(f'black box: no bag: more than {_KINDS} kinds of incidents in ten minutes '
+                       f'({reason})')
+            return
         self._reasons.append(reason)
         self._due = min(self._due, now + _AFTER_S)
 
