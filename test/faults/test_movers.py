@@ -95,7 +95,7 @@ class Rig:
         """Return what runs, the mover last; begin again if a machine that stood still ended it."""
         while True:
             running = self._start(mover)
-            if running[-1].process.poll() is None:
+            if not has_ended(running[-1]):
                 return running
             end(running)
 
@@ -135,14 +135,14 @@ class Rig:
 
         def begun():
             state = self._status[-1].state if self._status else ''
-            if running[-1].process.poll() is not None:
+            if has_ended(running[-1]):
                 return True
             if mover == 'waiting trajectory':
                 return state == 'waiting'
             # An episode begins with the way home.
             return self.is_on() and (mover not in ('play', 'taught') or state == 'done')
         # All of them hear the person: driver, mover, and what follows its goal.
-        self.peer.until(lambda: running[-1].process.poll() is not None or (
+        self.peer.until(lambda: has_ended(running[-1]) or (
             self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
             'the person is heard')
         self.hold(1.0)
@@ -206,6 +206,11 @@ class Rig:
             elif off is None:
                 off = max(at, begin)
         return off
+
+
+def has_ended(mover):
+    """Return whether a mover has ended, or waits for a person as the machine stood still."""
+    return mover.process.poll() is not None or 'stood still' in mover.output
 
 
 def end(running):
