@@ -68,6 +68,10 @@ class Unlimited(Vector):
 
 gymnasium.register('own/Unlimited-v0', vector_entry_point=Unlimited)
 gymnasium.register(
+    'own/Keywords-v0', vector_entry_point=lambda num_envs, **given: Vector(num_envs, **given))
+gymnasium.register('own/Registered-v0', entry_point=lambda: NoText(Own()),
+                   vector_entry_point=Unlimited, max_episode_steps=9)
+gymnasium.register(
     'own/Single-v0', entry_point=lambda: NoText(Own()), vector_entry_point=Unlimited)
 gymnasium.register('own/Own-v0', entry_point=Own, max_episode_steps=3)
 gymnasium.register('own/Vector-v0', vector_entry_point=Vector)
@@ -129,12 +133,13 @@ def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
         env.close()
     assert "doesn't have an entry point" in refusal(config('own/Vector-v0'))
     # A limit of steps needs single copies where the vector environment takes none.
-    for env_id, limit, own in (('own/Single-v0', 0, True), ('own/Single-v0', 2, False),
-                               ('own/Vector-v0', 2, True)):
+    for env_id, limit, own in (
+            ('own/Single-v0', 0, True), ('own/Single-v0', 2, False), ('own/Vector-v0', 2, True),
+            ('own/Registered-v0', 0, False), ('own/Keywords-v0', 2, True)):
         env = make(EnvConfig(env_id=env_id, num_envs=2, time_limit=limit), seed=0)
         assert isinstance(env.unwrapped, sys.modules['own_module'].Vector) is own
         env.close()
-    assert 'takes no max_episode_steps' in refusal(
+    assert 'max_episode_steps: 2 is not allowed with env_id own/Unlimited-v0' in refusal(
         EnvConfig(env_id='own/Unlimited-v0', num_envs=2, time_limit=2))
 
 

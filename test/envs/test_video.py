@@ -138,5 +138,6 @@ def test_small_images_are_enlarged_and_sides_are_even():
     assert enlarge(np.zeros((48, 160, 3), np.uint8)).shape == (336, 1120, 3)
     # Not the short side of a strip, whose long one would have 32,000.
     assert enlarge(np.zeros((10, 1000, 3), np.uint8)).shape == (20, 2000, 3)
+    assert enlarge(np.zeros((1, 3000, 3), np.uint8)).shape == (2, 6000, 3)
     image = np.arange(331 * 401 * 3).reshape(331, 401, 3).astype(np.uint8)
     assert np.array_equal(enlarge(image), image[:330, :400])

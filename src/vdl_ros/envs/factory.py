@@ -161,7 +161,7 @@ def _make_copies(
     same_step: bool, made: list[str],
 ) -> CheckedVectorEnv:
     # Wrappers are of single environments.
-    if spec.vector_entry_point is not None and not wrappers and _limits(spec, kwargs):
+    if spec.vector_entry_point is not None and not wrappers and _takes(spec, kwargs):
         env: VectorEnvironment = gymnasium.make_vec(
             spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
         if env.unwrapped.metadata is VectorEnv.metadata:
@@ -213,19 +213,25 @@ def _make_copies(
         wrappers=[*wrappers, count_copy], **kwargs), seed, is_foreign=is_foreign)
 
 
-def _limits(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
-    """Return whether the vector environment takes a limit of steps, if one is given."""
+def _takes(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the vector environment takes a limit of steps and images, if given."""
     point = spec.vector_entry_point
-    if 'max_episode_steps' not in kwargs or str(point).startswith(_TESTED_VECTOR):
+    given = {'max_episode_steps': kwargs.get('max_episode_steps', spec.max_episode_steps),
+             'render_mode': kwargs.get('render_mode')}
+    if str(point).startswith(_TESTED_VECTOR) or not any(given.values()):
         return True
     creator: Any = load_env_creator(point) if isinstance(point, str) else point
-    if 'max_episode_steps' in inspect.signature(creator).parameters:
+    known = inspect.signature(creator).parameters
+    missing = next((name for name, value in given.items() if value and name not in known), None)
+    if missing is None:
         return True
-    reason = 'its vector environment takes no max_episode_steps'
     if spec.entry_point is None:
-        raise EnvError(f'time_limit: {kwargs["max_episode_steps"]} is not allowed with env_id '
-                       f'{spec.id}: {reason}')
-    say(f'env_id: {spec.id}: single copies are stepped, because {reason} for time_limit')
+        if any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            return True
+        raise EnvError(f'{missing}: {given[missing]} is not allowed with env_id {spec.id}, whose '
+                       f'vector environment does not take it')
+    say(f'env_id: {spec.id}: single copies are stepped, because its vector environment does not '
+        f'name {missing} among its arguments')
     return False
 
 

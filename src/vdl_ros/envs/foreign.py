@@ -189,7 +189,8 @@ def _outputs() -> dict[int, int]:
 
 def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
     for number, copy in files.items():
-        os.dup2(copy, number)
+        with contextlib.suppress(OSError):  # the code has closed all files
+            os.dup2(copy, number)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
         found = getattr(sys, name)
         if found is not before and _is_of(found, number):
@@ -206,7 +207,8 @@ def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
 
 def _close(files: dict[int, int]) -> None:
     for copy in files.values():
-        os.close(copy)
+        with contextlib.suppress(OSError):
+            os.close(copy)
 
 
 @contextlib.contextmanager

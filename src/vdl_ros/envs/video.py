@@ -28,7 +28,9 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     side of a strip is not made longer than ``_MAX_ENLARGED``.
     """
     sides = image.shape[:2]
-    scale = max(1, min(-(-_MIN_SIDE // min(sides)), _MAX_ENLARGED // max(sides)))
+    scale = min(-(-_MIN_SIDE // min(sides)), _MAX_ENLARGED // max(sides))
+    # Of one row or column there would be none.
+    scale = max(2 if 1 in sides else 1, scale)
     image = image.repeat(scale, axis=0).repeat(scale, axis=1)
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 
