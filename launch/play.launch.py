@@ -1,5 +1,6 @@
 """Play a trained policy on a robot: its contract, and a checkpoint or an ONNX file."""
 
+from vdl_ros.common.files import unique_name
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.node_settings import BlackBoxConfig, RobotPolicyConfig
 
@@ -9,7 +10,7 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS, BlackBoxConfig), launch_argume
 
 def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='play')
-    play = launch_nodes.node(context, 'play', given, SETTINGS, 'play')
+    play = launch_nodes.node(context, 'play', given, SETTINGS, unique_name())
     return [*launch_nodes.announced(context), *launch_nodes.watched([play]),
             *launch_nodes.recorder(context), *launch_nodes.black_box(context)]
 

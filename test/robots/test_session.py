@@ -953,6 +953,16 @@ def test_a_target_waits_for_measurements_and_is_given_up_after_a_while(robot):
 
 
 
+def test_a_confirmation_is_not_taken_while_nobody_acts(robot):
+    robot = robot()
+    robot.start()
+    robot.session.consent.withdraw('the program is gone')
+    robot.session.tick(robot.now, problem='no program')
+    assert robot.session.confirm().startswith('no program; ros2 run vdl_ros confirm, once more')
+    robot.tick()
+    assert robot.session.confirm() == ''
+
+
 @pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])
 def test_a_person_ends_an_episode_by_a_word(robot, outcome):
     robot = robot(success_reward=5.0)

@@ -113,6 +113,8 @@ class Session:
         self._marks: dict[int, object] = {}
         self._stopped_unseen = 0
         self._save_confirmation()
+        # Why nobody could move it at the latest tick, or ''.
+        self._unable = ''
         if self._confirmation.reason:
             # Who asked before this environment was there did not mean it.
             self.consent.doubt(self._confirmation.reason)
@@ -256,7 +258,8 @@ class Session:
         Return why it is not taken, or ''.
         """
         if self.unconfirmed:
-            if reason := self.consent.ask(age):
+            # Who confirms sees it move, or is told that it cannot.
+            if reason := self._unable or self.consent.ask(age):
                 return f'{reason}; ros2 run vdl_ros confirm, once more, lets it go on'
             self._confirmation.reason = ''
             self._save_confirmation()
@@ -407,6 +410,7 @@ class Session:
         ``problem``: why it cannot act, beside what it knows itself.
         """
         self.look(now)
+        self._unable = problem
         problem = self.unconfirmed or problem or self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
