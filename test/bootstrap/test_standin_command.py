@@ -72,11 +72,11 @@ def test_missing_verbs_and_options_are_named(workspace):
 
 def test_run_becomes_the_executable_with_arguments_signals_and_status(workspace, real, launch):
     workspace.executable('wait', """
-        import os, signal, sys
+        import os, signal, sys, time
         signal.signal(signal.SIGINT, lambda number, frame: sys.exit(5))
         print('up', os.environ['STANDIN_P'], sys.argv[1:], flush=True)
-        while True:
-            signal.pause()
+        while True:  # signal.pause() would miss a signal that comes just before it
+            time.sleep(0.05)
     """)
     command = launch(*real, 'run', '--prefix', "env 'STANDIN_P=a b'", PACKAGE, 'wait',
                      '--ros-args', '-h')
