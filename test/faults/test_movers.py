@@ -204,7 +204,7 @@ class Rig:
         """Return for how long the twin stood still after ``begin``, s, once it goes on.
 
         Who publishes to a process that was killed while it held a lock of Fast DDS's shared memory
-        waits for that lock, up to 10 s (seen in 3 of about 100 kills). Its joints rest meanwhile;
+        waits for that lock, for seconds (seen in 4 of about 100 kills). Its joints rest meanwhile;
         the driver of a real arm has a guardian.
         """
         self.peer.until(lambda: time.monotonic() - self._measured[-1] < 0.2, 'the twin goes on')
