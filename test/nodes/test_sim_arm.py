@@ -113,7 +113,7 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     # Typed by hand: neither stamp nor sender. A release of the first is then too late.
     stop.publish(EmergencyStop(engage=True))
     peer.until(lambda: states[-1].header.stamp != first.header.stamp, 'the second stop')
-    peer.until(lambda: "a stale release by '/two' is ignored" in arm.running.output,
+    peer.until(lambda: "a release by '/two' is ignored: it does not" in arm.running.output,
                'the refusal', say=lambda: stop.publish(stop_request('/two', 'too late', first)),
                every=1.0)
     assert (states[-1].engaged, states[-1].sender) == (True, '')

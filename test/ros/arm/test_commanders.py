@@ -7,6 +7,7 @@ from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.arm.arm_topics import (
     CommandConflictDetector,
+    FloodDetector,
     SecondArmDetector,
     message_from_motors,
     motors_from_message,
@@ -26,6 +27,13 @@ def test_a_command_is_the_same_there_and_back_and_other_values_are_refused_by_na
         for value in (-2, 2):
             with pytest.raises(MotorError, match=f'{name}: {value} is not allowed'):
                 motors_from_message(MotorCommand(**{name: value}), False)
+
+
+def test_a_rate_that_nobody_sends_is_a_flood():
+    fast, flood = (FloodDetector() for _ in range(2))
+    assert not any(fast.update(step / 900) for step in range(2000))
+    assert [flood.update(step / 1100) for step in range(200)].index(True) == 100
+    assert not flood.update(10.0), 'it is over'
 
 
 def senders(*publishers):

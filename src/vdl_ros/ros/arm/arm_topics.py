@@ -112,9 +112,25 @@ class SecondArmDetector:
                 'namespace or a ROS_DOMAIN_ID of its own')
 
 
+class FloodDetector:
+    """Detects so many messages that a person's stop may be delayed or lost among them."""
+
+    def __init__(self) -> None:
+        self._count, self._since = 0, -math.inf
+
+    def update(self, now: float) -> bool:
+        """Count a message that came at ``now``, s; return whether they are too many."""
+        if now - self._since >= _FLOOD_S:
+            self._count, self._since = 0, now
+        self._count += 1
+        return self._count > _FLOOD
+
+
 _TICK_S = 0.02  # period of the driver's watchdog, s
 # For a user who releases before any driver was there.
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
+# In each span, s, more messages than any person or program sends. DDS may lose others among them.
+_FLOOD_S, _FLOOD = 0.1, 100
 # Of a sender: the longest name of a node, and what tells its processes apart.
 _MAX_SENDER = 300
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
@@ -212,6 +228,7 @@ class ArmTopics:
             config.command_timeout, lambda: self._publishers('arm/motors'))
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
         self._warned_of_second = ''
+        self._flood = FloodDetector() if real_time else None
         self._precedence = Precedence(config.command_timeout)
         # When a person began to command, by the clock of the machine, ns.
         self._commanded = 0
@@ -250,7 +267,16 @@ class ArmTopics:
             self._ticked_at = now
             self.driver.tick()
 
+    def _check_flood(self, topic: str) -> None:
+        """Engage the stop in a flood: one of a person could come seconds later, or never."""
+        if self._flood and self._flood.update(time.monotonic()) and not self._stop.state.engaged:
+            self._stop.stop(0, self._name, f'more than {_FLOOD / _FLOOD_S:.0f} messages/s, the '
+                            f'last one on {topic}: a stop could be lost', time.time_ns())
+            self._follow_stop()
+            self._publish_stop()
+
     def _on_motors(self, message: MotorCommand) -> None:
+        self._check_flood('arm/motors')
         self._tick()
         self._statistics.received(message.header.stamp)
         sender = shown(message.sender, _MAX_SENDER)
@@ -292,31 +318,36 @@ class ArmTopics:
             self._node.get_logger().warning(warning)
 
     def _on_emergency_stop(self, message: EmergencyStopMessage) -> None:
-        if not message.engage and self._standstill.update():
-            self._log('warning', f'emergency stop: a release by {quoted(message.sender)} is '
-                      'ignored: it may be old, as this node has stood still')
-            return
         request = message.sender, message.reason, time.time_ns()
+        ignored = ''
         if message.engage:
-            changed = self._stop.stop(_nanoseconds(message.header.stamp), *request)
-        else:
-            changed = self._stop.release(_nanoseconds(message.releases), *request)
+            if self._stop.stop(_nanoseconds(message.header.stamp), *request):
+                self._follow_stop()
+            elif not self._stop.state.engaged:
+                ignored = 'it seems to be from before this start, and was released'
+        elif self._standstill.update():
+            ignored = 'it may be old, as this node has stood still'
+        elif self._stop.release(_nanoseconds(message.releases), *request):
+            self._follow_stop()
+        elif self._stop.state.engaged:
+            ignored = f'it does not name the latest stop, {self._stop.state}'
+        self._publish_stop()
+        self._check_flood('arm/emergency_stop')
+        if ignored:
+            self._node.get_logger().warning(
+                f'emergency stop: {"one" if message.engage else "a release"} by '
+                f'{quoted(message.sender)} is ignored: {ignored}',
+                throttle_duration_sec=_WARN_AGAIN_S)
+        self._tick()
+
+    def _follow_stop(self) -> None:
         state = self._stop.state
         self.driver.emergency_stop(state.engaged, str(state))
         # After the motors are off: disk and terminal can block.
-        if changed:
-            try:
-                self._stop.save()
-            except OSError as error:
-                self._log('warning', f'emergency stop: its state cannot be kept: {error}')
-        elif message.engage and not state.engaged:
-            self._log('warning', f'emergency stop: one by {quoted(message.sender)} is ignored: '
-                      'it seems to be from before this start, and was released')
-        elif state.engaged and not message.engage:
-            self._log('warning', f'emergency stop: a stale release by {quoted(message.sender)} is '
-                      f'ignored: it does not name the latest stop, {state}')
-        self._publish_stop()
-        self._tick()
+        try:
+            self._stop.save()
+        except OSError as error:
+            self._log('warning', f'emergency stop: its state cannot be kept: {error}')
 
     def _publish_stop(self) -> None:
         state = self._stop.state
