@@ -126,6 +126,9 @@ class ForeignCall:
 # The calls that have not returned, and the thread that looks at them.
 _running: set[ForeignCall] = set()
 _watcher: list[threading.Thread] = []
+# This process, and what ends it without a word.
+_processes: list[int] = []
+_leave = os._exit
 # What the last call has changed, as of _read; empty: nothing.
 _theirs: list[Any] = []
 
@@ -139,31 +142,35 @@ def _watch() -> None:
 
 def _tell_of_exit() -> None:
     """End the process with a line and status 1 if native code calls exit(), or code os._exit()."""
-    libc, processes, leave = ctypes.CDLL(None), [os.getpid()], os._exit
-
-    def end(_: object, what: str = 'native code has ended the program by exit()') -> None:
-        if os.getpid() in processes:  # not one that native code has forked
-            processes.clear()
-            names = ', '.join({call._name for call in _running}) or 'an environment or a library'
-            end_now(f'{names}: {what}', 1)
-
-    def end_in_call(status: int) -> NoReturn:
-        # Not another thread, which gives up a call, nor a Ctrl-C during imports.
-        if status != EXIT_INTERRUPTED and threading.get_ident() in {
-                call._thread for call in _running.copy()}:
-            end(None, f'it has ended the program by os._exit({status})')
-        leave(status)
+    libc = ctypes.CDLL(None)
+    _processes.append(os.getpid())
 
     def take_back() -> None:
         # Python calls exit() too, when none of its code can run any more.
-        processes.clear()
+        _processes.clear()
         libc.__cxa_finalize(on_exit)
 
-    on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(end)
-    os._exit = end_in_call
+    on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+        lambda _: _end('native code has ended the program by exit()'))
+    os._exit = _end_in_call
     atexit.register(take_back)
     # The last argument is the handle by which it is taken back.
     libc.__cxa_atexit(on_exit, None, on_exit)
+
+
+def _end(what: str) -> None:
+    if os.getpid() in _processes:  # not one that native code has forked
+        _processes.clear()
+        names = ', '.join({call._name for call in _running}) or 'an environment or a library'
+        end_now(f'{names}: {what}', 1)
+
+
+def _end_in_call(status: int) -> NoReturn:
+    # Not another thread, which gives up a call, nor a Ctrl-C during imports.
+    if status != EXIT_INTERRUPTED and threading.get_ident() in {
+            call._thread for call in _running.copy()}:
+        _end(f'it has ended the program by os._exit({status})')
+    _leave(status)
 
 
 def _torch_seed() -> int | None:
