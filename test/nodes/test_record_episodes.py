@@ -11,6 +11,7 @@ from std_srvs.srv import Trigger
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import decode
 from vdl_ros.bags.reader import BagReader, EpisodeLabels, find_bags, read_labels
+from vdl_ros.common.files import find_resource
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import record_episodes
 from vdl_ros.ros import qos
@@ -39,10 +40,12 @@ class Recorder:
 class Arm:
     """Publishes joint states, whose base says their number, and what the motors do."""
 
-    def __init__(self, peer):
+    def __init__(self, peer, space=''):
         self._peer, self.count = peer, 0
-        self.states, self.sent, self.stops = (qos.pub(peer.node, topic) for topic in (
-            'arm/joint_states', 'arm/motors_sent', 'arm/emergency_stop_state'))
+        self.states, self.sent, self.stops = (
+            peer.node.create_publisher(kind, f'{space}arm/{name}', qos.TOPICS[f'arm/{name}'])
+            for kind, name in ((JointState, 'joint_states'), (MotorCommand, 'motors_sent'),
+                               (EmergencyStopState, 'emergency_stop_state')))
         self.stops.publish(EmergencyStopState(sender='before'))
 
     def _say(self):
@@ -124,15 +127,19 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     assert [each['tasks'] for each in episodes] == [['reach the ball'], ['push the cube']]
 
 
-def test_the_first_line_of_a_script_waits_for_the_robot(node_here, peer, tmp_path, monkeypatch):
+def test_the_first_line_of_a_script_waits_for_a_robot_in_its_namespace(
+        node_here, peer, tmp_path, monkeypatch):
+    robot = tmp_path / 'left.yaml'
+    robot.write_text(find_resource('config/robots/owi535.yaml').read_text() + 'namespace: left\n')
     source, sink = os.pipe()
     with os.fdopen(source) as keys, os.fdopen(sink, 'w') as script:
         monkeypatch.setattr('sys.stdin', keys)
-        options = record_episodes.parser().parse_args(['--output', str(tmp_path / 'demos')])
+        options = record_episodes.parser().parse_args(
+            ['--output', str(tmp_path / 'demos'), '--robot', str(robot)])
         running = node_here(lambda: record_episodes.RecordEpisodesNode(options))
         print('s', file=script, flush=True)
         peer.until(lambda: '0 episodes are saved' in running.output, 'its start')
-        arm = Arm(peer)
+        arm = Arm(peer, 'left/')
         arm.until(lambda: ': recording: ' in running.output, 'an episode')
         print('y', file=script, flush=True)
         arm.until(lambda: 'saved as a success' in running.output, 'a saved episode')

@@ -19,6 +19,8 @@ from vdl_ros.srv import Confirm
 
 EXIT_NOBODY = 1
 _AGAIN_S = 5.0
+# Without anybody who could answer: until a line, and until the end, s.
+_TELL_S, _PATIENCE_S = 5.0, 30.0
 
 
 class AskNode(BaseNode):
@@ -36,20 +38,29 @@ class AskNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         client = self.create_client(Confirm, self._service)
         calls: list[Any] = []
-        called_at, is_told = -math.inf, False
+        name = self.resolve_service_name(self._service)
+        called_at, told, started = -math.inf, '', time.monotonic()
         while not stop.is_set():
             executor.spin_once(timeout_sec=0.1)
             for call in calls:
                 if call.done():
                     self.get_logger().info(call.result().message)
                     return EXIT_OK if call.result().success else EXIT_NOBODY
-            if self.count_services(self._service) > 1:
+            count, waited = self.count_services(name), time.monotonic() - started
+            problem = ''
+            if count > 1:
                 # One of them may have been killed a while ago.
-                if not is_told:
-                    is_told = True
-                    self.get_logger().warning(
-                        f'{self._service}: several robots answer, which cannot be told apart; '
-                        'waits for the end of the others, else give each a namespace')
+                problem = (f'{name}: several robots answer, which cannot be told apart; waits for '
+                           'the end of the others, else give each a namespace')
+            elif not count and waited > _PATIENCE_S:
+                self.get_logger().error(f'{name}: nobody answers')
+                return EXIT_NOBODY
+            elif waited > _TELL_S:
+                problem = f'{name}: waits for {"the answer" if count else "a robot"}'
+            if problem not in ('', told):
+                told = problem
+                self.get_logger().warning(problem)
+            if count > 1:
                 continue
             # Again: a service that has not discovered this client yet does not answer.
             if client.service_is_ready() and time.monotonic() - called_at > _AGAIN_S:

@@ -98,6 +98,8 @@ class PlayNode(ManagedNode):
             self.get_logger().warning(f'a request to move the robot is refused: {STOOD_STILL}')
             return TransitionCallbackReturn.FAILURE
         self._stopping = stop = threading.Event()
+        if self._external is not None:
+            self._external.begin()
         self._starts += 1
         # Who asks for another start asks for motion.
         launch = self.settings(ProcessConfig).launch_id

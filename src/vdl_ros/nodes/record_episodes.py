@@ -93,8 +93,12 @@ class RecordEpisodesNode(BaseNode):
 
     @property
     def silent(self) -> list[str]:
-        return [topic.topic for topic in self._contract.topics.values()
-                if not self.count_publishers(topic.topic)]
+        """Topics of the robot that nobody publishes; of several copies one is enough."""
+        names = [[self._contract.full(topic.topic, copy)
+                  for topic in self._contract.topics.values()]
+                 for copy in range(self._contract.copies)]
+        return min(([name for name in each if not self.count_publishers(name)]
+                    for each in names), key=len)
 
     def on_request(self, request: Request) -> Answer:
         """Start, save or discard an episode, or change the text of the task; log the answer."""
@@ -168,6 +172,8 @@ class RecordEpisodesNode(BaseNode):
         with EpisodeKeys() as keys:
             # A script cannot see when the robot is discovered.
             patience = time.monotonic() + (0.0 if keys.is_terminal else PATIENCE_S)
+            if self.silent and not keys.is_terminal:
+                self.get_logger().info(f'waits for {", ".join(self.silent)}')
             while self.silent and not stop.is_set() and time.monotonic() < patience:
                 call_back(executor, POLL_S)
             while not stop.is_set() and not (self.failure or self.recording.failure):

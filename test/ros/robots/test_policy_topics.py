@@ -71,6 +71,18 @@ def test_a_program_is_asked_before_a_robot_moves_and_counts_as_gone_without_an_a
     assert not program.topics.delays, 'no action of a step'
 
 
+def test_after_another_start_nothing_begins_before_the_program_has_answered_again(program):
+    program.problem(0.0)
+    answer(program)
+    assert program.problem(0.1) == ''
+    program.topics.begin()
+    answer(program)
+    assert 'has not answered' in program.problem(0.2), 'an answer to what was asked before'
+    assert 'has not answered' in program.problem(1.3)
+    answer(program)
+    assert program.problem(1.4) == ''
+
+
 def test_a_slow_program_is_told_that_an_episode_begins_until_it_answers(program):
     topics = program.topics
     task = make_measured_task(find_contract('owi535'))

@@ -239,11 +239,15 @@ def test_an_environment_waits_until_the_robot_receives_its_actions(peer, robot, 
     agent = act({'actions': {
         'topic': 'cmd', 'type': 'geometry_msgs/msg/TwistStamped', 'sender': 'header.frame_id',
         'parts': [{**GOOD['actions']['parts'][0], 'field': 'twist.linear.x'}]}})
+    # What records them moves nothing.
+    recorder = rclpy.create_node('record_episodes', context=peer.node.context)
+    recorder.create_subscription(TwistStamped, 'cmd', commands.append, qos.COMMAND)
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: 'robot/mine waits: nobody receives cmd' in printed(), 'the reason')
         assert agent.steps == []
         peer.node.create_subscription(TwistStamped, 'cmd', commands.append, qos.COMMAND)
         peer.until(lambda: 0.5 in [each.twist.linear.x for each in commands], 'its action')
+    recorder.destroy_node()
 
 
 def test_what_moves_the_arm_and_what_only_switches_it_off():

@@ -43,7 +43,7 @@ class PolicyTopics:
 
     Attributes:
         delays: steps from an observation to its answer, of the latest ones.
-        has_acted: whether this program has answered.
+        has_acted: whether this program has answered, since :meth:`begin`.
         rests: whether the latest action is the neutral one, for want of another.
     """
 
@@ -61,17 +61,24 @@ class PolicyTopics:
         # The latest observation, and when the first one without an answer was published, and the
         # latest one.
         self._told = String()
-        self._waits_since, self._told_at = math.inf, -math.inf
-        self.has_acted, self.rests = False, True
-        self._start, self._count = secrets.token_hex(4), 0
+        self._count = 0
+        self.begin()
         self._step, self._is_first = 0, True
         self.delays: deque[int] = deque(maxlen=_ANSWERS)
         self._received = threading.Condition()
         self._publisher = node.pub(OBSERVATION)
         self._subscription = node.sub(ACTION, self._on_action)
 
+    def begin(self) -> None:
+        """Forget the program: it may have gone while the node was inactive."""
+        self._start = secrets.token_hex(4)
+        self._waits_since, self._told_at = math.inf, -math.inf
+        self.has_acted, self.rests = False, True
+
     def _on_action(self, message: String) -> None:
         name, rows = Answer.read(message.data, self._contract)
+        if not name.startswith(self._start):
+            return  # of an observation before this start
         with self._received:
             begin = self._chunks.answer(name, rows)
             if begin is not None:

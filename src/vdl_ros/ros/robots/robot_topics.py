@@ -42,8 +42,10 @@ from vdl_ros.ros.robots.message_fields import (
 from vdl_ros.ros.robots.target_topics import TargetTopics
 from vdl_ros.srv import Confirm
 
-# Nodes that hear actions, and move nothing by them.
-_RECORDERS = 'recorder', 'black_box'
+# Nodes that hear actions, and move nothing by them; the last ones are of ROS.
+_RECORDERS = ('recorder', 'record_episodes', 'black_box', 'topics', 'topic_stats',
+              'rosbag2_recorder', 'foxglove_bridge')
+_COMMAND_LINE = '_ros2cli'
 
 
 def resolve_service(where: str, type_name: str) -> Any:
@@ -258,7 +260,8 @@ class RobotTopics:
         """Return whether a subscriber, other than this node, has been there long enough."""
         name = self._node.resolve_topic_name(self.topic)
         others = [each for each in self._node.get_subscriptions_info_by_topic(name)
-                  if each.node_name not in (self._node.get_name(), *_RECORDERS)]
+                  if each.node_name not in (self._node.get_name(), *_RECORDERS)
+                  and not each.node_name.startswith(_COMMAND_LINE)]
         now = time.monotonic()
         self._found = min(self._found, now) if others else math.inf
         return now - self._found >= _FOUND_S and now >= self._alone_at
