@@ -168,7 +168,7 @@ def ended(monkeypatch):
         environ=lambda: {children.MARK: children.GUARDIAN}, kill=pytest.fail)
     monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
         children=lambda recursive: [guardian]))
-    monkeypatch.setattr(children.os, '_exit', leave)
+    monkeypatch.setattr(children, 'leave', leave)
     monkeypatch.setattr(children, 'signal', Mock())
     monkeypatch.setattr(children, 'gc', Mock())
     return event
@@ -191,14 +191,16 @@ def test_an_environment_that_never_returns_is_named_and_ends_the_process(
 
 def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypatch):
     monkeypatch.setattr(children, '_LONG_S', 0.001)
-    monkeypatch.setattr(children, '_CLOSING_S', 0.002)
+    monkeypatch.setattr(children, '_AGAIN_S', 0.001)
+    monkeypatch.setattr(children, '_CLOSING_S', 0.003)
     with children.closing('env_id: x: close()'):
         assert ended.wait(300)
     assert ended.status == 2
     out, err = capsys.readouterr()
-    assert out == ('env_id: x: close() has not returned in 0.001 s; it is given up after '
-                   '0.002 s\n')
-    assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
+    assert out.splitlines() == [
+        f'env_id: x: close() has not returned in {waited} s; it is given up after 0.003 s'
+        for waited in (0.001, 0.002)]
+    assert err == 'env_id: x: close() has not returned in 0.003 s: ended without it\n'
 
 
 def test_a_close_after_the_signal_to_end_is_given_up_when_the_process_is(

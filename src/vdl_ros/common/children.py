@@ -19,7 +19,7 @@ from typing import NoReturn
 import psutil
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, leave, say
 from vdl_ros.common.quoting import cause, place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own.
@@ -226,11 +226,14 @@ def closing(name: str) -> Iterator[None]:
         if over.wait(_LONG_S):
             return
         # After a signal to end the process ends sooner.
-        limit = min(_CLOSING_S, _block_deadline[0] - began)
-        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {limit:.2g} s')
-        if not over.wait(_CLOSING_S - _LONG_S):
-            end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it',
-                    EXIT_BAD_INPUT)
+        limit, waited = min(_CLOSING_S, _block_deadline[0] - began), _LONG_S
+        while waited < _CLOSING_S:
+            say(f'{name} has not returned in {waited:g} s; it is given up after {limit:.2g} s')
+            wait = min(_AGAIN_S, _CLOSING_S - waited)
+            if over.wait(wait):
+                return
+            waited += wait
+        end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
 
     _end_at(min(time.monotonic() + _CLOSING_S, _block_deadline[0]))
     _start(watch)
@@ -268,7 +271,7 @@ def end_now(line: str, status: int) -> None:
         say(line, sys.stderr)
         end_children()
     finally:
-        os._exit(status)
+        leave(status)
 
 
 def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
@@ -311,6 +314,8 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
                     f'{_left()}', status)
 
         _start(give_up)
+        # A thread of an environment may miss what ends here.
+        threading.excepthook = lambda _: None
         # It cannot look if no file can be opened.
         with contextlib.suppress(Exception):
             # A launch that was killed ends nothing any more.

@@ -130,6 +130,7 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     _hearing.update(process=os.getpid(), writer=writer)
     _ours[:] = signal_handlers()[:len(_SIGNALS)]
+    _native.update({number: _action(number) for number in _SIGNALS})
 
 
 def hears_signals() -> bool:
@@ -151,21 +152,44 @@ def is_deaf() -> bool:
     return bool(_ours) and _signal.getsignal(_signal.SIGINT) is not _ours[0]
 
 
-def alarm() -> tuple[Any, tuple[float, float]]:
-    """Return the handler of SIGALRM and its timer; it takes 0.5 us."""
-    return _signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+def restore_native_handlers() -> None:
+    """Install the handlers of signals again that a native library has replaced, in any thread."""
+    for number, ours in _native.items():
+        # Python's table does not know it.
+        if _signal.getsignal(number) is _forward and _handler(_action(number)) != _handler(ours):
+            _libc.sigaction(number, ours, None)
 
 
-def restore_alarm(before: tuple[Any, tuple[float, float]]) -> None:
-    """Undo what code of others has changed of :func:`alarm`, in any thread."""
-    (handler, timer), (ours, our_timer) = alarm(), before
-    # One that nobody has changed runs down.
-    if handler is not ours or timer > our_timer:
-        # First: without its handler it would end the process.
-        signal.setitimer(signal.ITIMER_REAL, *our_timer)
-        # None: one that Python does not know. The main thread alone can install one.
-        if ours is not None and threading.current_thread() is threading.main_thread():
-            _signal.signal(signal.SIGALRM, ours)
+def _action(number: int) -> Any:
+    found = ctypes.create_string_buffer(_ACTION_BYTES)
+    _libc.sigaction(number, None, found)
+    return found
+
+
+def _handler(action: Any) -> bytes:
+    return bytes(action.raw[:ctypes.sizeof(ctypes.c_void_p)])
+
+
+def alarms() -> tuple[Any, ...]:
+    """Return the handler of SIGALRM, and the timers of all alarms; it takes 1 us."""
+    return (_signal.getsignal(_signal.SIGALRM), _signal.getitimer(_signal.ITIMER_REAL),
+            _signal.getitimer(_signal.ITIMER_VIRTUAL), _signal.getitimer(_signal.ITIMER_PROF))
+
+
+def restore_alarms(before: tuple[Any, ...]) -> None:
+    """Undo what code of others has changed of :func:`alarms`, in any thread."""
+    found = alarms()
+    if found == before:
+        return
+    for timer, now, ours in zip(_TIMERS, found[1:], before[1:], strict=True):
+        # One that nobody has changed runs down.
+        if found[0] is not before[0] or now > ours:
+            # First: without its handler it would end the process.
+            _signal.setitimer(timer, *ours)
+    # None: one that Python does not know. The main thread alone can install one.
+    if (found[0] is not before[0] and before[0] is not None
+            and threading.current_thread() is threading.main_thread()):
+        _signal.signal(_signal.SIGALRM, before[0])
 
 
 def restore_signals(handlers: list[Any]) -> None:
@@ -188,8 +212,12 @@ def restore_signals(handlers: list[Any]) -> None:
 # The process whose signals go to a pipe, and the pipe's end.
 _hearing = {'process': 0, 'writer': 0}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Their handlers in that process.
+# Their handlers in that process, and those of the kernel, by number: the structs of sigaction(2),
+# of which the handler comes first.
 _ours: list[Any] = []
+_native: dict[int, Any] = {}
+_libc, _ACTION_BYTES = ctypes.CDLL(None), 256
+_TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 # Those that code of others may take over for a moment.
 _RESTORED = (*_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 # The process of a thread that forks, and the signals that the thread had blocked before.
@@ -206,15 +234,15 @@ def _forward(number: int, frame: object) -> None:
             _end_deaf()
 
 
-# Not what takes its place, and names an environment whose call it ends.
-_exit = os._exit
+#: Ends the process; not what takes its place, and names the environment that calls it.
+leave = os._exit
 
 
 def _end_deaf() -> NoReturn:
     say('signals: their pipe was closed, by an environment for example, which may only close what '
         'it has opened: the process ends', sys.stderr)
     # A restart does not help.
-    _exit(EXIT_BAD_INPUT)
+    leave(EXIT_BAD_INPUT)
 
 
 def _before_fork() -> None:
@@ -235,6 +263,7 @@ def _in_fork() -> None:
     """
     if _forker.process == _hearing['process']:
         _ours.clear()
+        _native.clear()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is _forward:

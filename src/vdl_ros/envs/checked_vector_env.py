@@ -346,7 +346,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (
         getattr(value, 'shape', None) == ()
         # Text, times and complex numbers of NumPy; types of PyTorch have no kind.
-        and getattr(value.dtype, 'kind', 'f') not in 'cmMSU')
+        and getattr(getattr(value, 'dtype', None), 'kind', 'f') not in 'cmMSU')
 
 
 def numbers(given: Any) -> NDArray[Any]:

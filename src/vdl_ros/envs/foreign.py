@@ -19,11 +19,13 @@ from vdl_ros.common.children import end_now
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     EXIT_INTERRUPTED,
-    alarm,
+    alarms,
     handlers_to_restore,
     hears_signals,
     is_deaf,
-    restore_alarm,
+    leave,
+    restore_alarms,
+    restore_native_handlers,
     restore_signals,
     say,
 )
@@ -65,7 +67,7 @@ class ForeignCall:
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
         self._handlers = [] if self._often else handlers_to_restore()
-        self._alarm = alarm()
+        self._alarms = alarms()
         if not self._often:
             _leave_removed_folder()
         if not (self._often or _running):
@@ -76,7 +78,7 @@ class ForeignCall:
         self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
-        self._since, self._thread = monotonic(), threading.get_ident()
+        self._since = monotonic()
         self._due = math.inf if self._silent else _TELL_S
         _running.add(self)
         if not _watcher:
@@ -91,7 +93,7 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
-        restore_alarm(self._alarm)
+        restore_alarms(self._alarms)
         if self._handlers or is_deaf():
             restore_signals(self._handlers or handlers_to_restore())
         _restore_outputs(self._outputs, self._streams)
@@ -126,9 +128,8 @@ class ForeignCall:
 # The calls that have not returned, and the thread that looks at them.
 _running: set[ForeignCall] = set()
 _watcher: list[threading.Thread] = []
-# This process, and what ends it without a word.
+# This process, while it may be ended without a word.
 _processes: list[int] = []
-_leave = os._exit
 # What the last call has changed, as of _read; empty: nothing.
 _theirs: list[Any] = []
 
@@ -138,6 +139,7 @@ def _watch() -> None:
         threading.Event().wait(_LOOK_S)
         for call in _running.copy():
             call.tell_if_slow()
+        restore_native_handlers()
 
 
 def _tell_of_exit() -> None:
@@ -152,7 +154,7 @@ def _tell_of_exit() -> None:
 
     on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
         lambda _: _end('native code has ended the program by exit()'))
-    os._exit = _end_in_call
+    os._exit = _exit
     atexit.register(take_back)
     # The last argument is the handle by which it is taken back.
     libc.__cxa_atexit(on_exit, None, on_exit)
@@ -165,12 +167,11 @@ def _end(what: str) -> None:
         end_now(f'{names}: {what}', 1)
 
 
-def _end_in_call(status: int) -> NoReturn:
-    # Not another thread, which gives up a call, nor a Ctrl-C during imports.
-    if status != EXIT_INTERRUPTED and threading.get_ident() in {
-            call._thread for call in _running.copy()}:
+def _exit(status: int) -> NoReturn:
+    # Not a Ctrl-C during imports.
+    if status != EXIT_INTERRUPTED:
         _end(f'it has ended the program by os._exit({status})')
-    _leave(status)
+    leave(status)
 
 
 def _torch_seed() -> int | None:

@@ -256,7 +256,8 @@ def _numbers(
 @torch.inference_mode()
 def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
     """Compare a policy by PyTorch and by onnxruntime, as of :func:`_seen`."""
-    batch, random = _BATCH, np.random.default_rng(0)
+    batch = _BATCH if _is_robot(saved) else envs.num_envs
+    random = np.random.default_rng(0)
     policy = copy.deepcopy(saved.policy)
     policy.precision = torch.float32
     distribution, is_greedy = policy.distribution, isinstance(policy.distribution, EpsilonGreedy)
@@ -329,7 +330,9 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     is_reach = isinstance(described, dict) and described.get('task') == REACH
     saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
     envs: Any = factory.make(
-        saved.env, seed=0, num_envs=1 if _is_robot(saved) else _BATCH, same_step=True)
+        # Of some only as many as in its training can be created.
+        saved.env, seed=0, num_envs=1 if _is_robot(saved) else min(_BATCH, saved.env.num_envs),
+        same_step=True)
     try:
         outer = envs
         # The outermost environment that makes the vector of numbers.

@@ -24,7 +24,7 @@ from rclpy.task import Future
 from rclpy.utilities import get_default_context, remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.children import MAKING_S, ending_within, take_mark
+from vdl_ros.common.children import MAKING_S, ending_within, take_mark, telling
 from vdl_ros.common.command_line import say, signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -230,7 +230,7 @@ def run_node(
                 rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
                 get_default_context().on_shutdown(end)
                 # It may import or make an environment, which may never return.
-                with shared_memory.reserved(), ending_within(
+                with telling(f'{name}: joins the graph'), shared_memory.reserved(), ending_within(
                         MAKING_S if math.isinf(ends_within) else math.inf, name, stop):
                     node = make()
             status = work(node, stop)

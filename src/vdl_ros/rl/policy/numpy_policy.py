@@ -88,7 +88,8 @@ class BoxActions:
 
 def is_finite(space: Any) -> Array:
     """Return which components of a Box have two finite bounds, bool [A]."""
-    finite: Array = (np.abs(space.low) <= _MAX_BOUND) & (np.abs(space.high) <= _MAX_BOUND)
+    low, high = (np.abs(each.astype(np.float64)) for each in (space.low, space.high))
+    finite: Array = (low <= _MAX_BOUND) & (high <= _MAX_BOUND)
     return finite
 
 
