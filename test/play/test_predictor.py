@@ -36,12 +36,18 @@ class Nested(gymnasium.Env):
         return self.observation_space.sample(), 0.5, False, False, {}
 
 
+class Flags(Nested):
+    action_space = gymnasium.spaces.MultiBinary((2, 2))
+
+
 gymnasium.register('test/Nested-v0', Nested)
+gymnasium.register('test/Flags-v0', Flags)
 
 
 @pytest.mark.parametrize(('env_id', 'train'), [
     ('test/MixedImages-v0', RECURRENT), ('test/Images-v0', {'algorithm': 'dqn'}),
-    ('test/Nested-v0', {}), ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
+    ('test/Nested-v0', {}), ('test/Flags-v0', {}),
+    ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
     (COUNTER, {})])
 def test_raw_observations_lead_to_the_actions_of_an_evaluation(exported, env_id, train):
     checkpoint, file = exported(env_id, **train)

@@ -240,6 +240,7 @@ class Actions:
             plain = space.nvec.ndim == 1 and not space.start.any()
             self.space = space if plain else spaces.MultiDiscrete(space.nvec.ravel())
         elif isinstance(space, spaces.MultiBinary):
+            self._first = np.zeros(space.shape, np.int64)
             self.space = spaces.MultiDiscrete(np.full(flatdim(space), 2))
         elif isinstance(space, spaces.Box) and space.dtype.kind == 'f':
             self.space = _native(space if len(space.shape) == 1 else spaces.Box(
