@@ -47,7 +47,7 @@ def test_reaches_other_hosts_by_environment():
 
 def test_one_host_uses_shared_memory_and_several_datagrams_that_fit_one_frame():
     choice = choose(HERE, BIG)
-    assert (choice.name, choice.segment_bytes) == ('shm', 64 << 20)
+    assert (choice.name, choice.segment_bytes) == ('shm', transport.SEGMENT)
     assert choice.datagram_bytes == transport.LARGE_DATAGRAM
     assert choice.warnings == ()
     choice = choose({}, BIG)

@@ -157,7 +157,7 @@ def check_shared_memory(system: System) -> Finding:
         text += f'; {closed} files belong to another user'
         advice = 'run all nodes of a domain as one user, or set VDL_TRANSPORT=udp for all'
     elif free < transport.SEGMENT * 16:
-        advice = ('make it 1 GiB or more (docker run --shm-size=2g or --ipc=host), or set '
+        advice = ('make it 256 MiB or more (docker run --shm-size=1g or --ipc=host), or set '
                   'VDL_TRANSPORT=udp')
     return _judged('/dev/shm', text, advice, {
         'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost})
