@@ -143,10 +143,17 @@ def test_the_first_line_of_a_script_waits_for_a_robot_in_its_namespace(
         arm.until(lambda: ': recording: ' in running.output, 'an episode')
         print('y', file=script, flush=True)
         arm.until(lambda: 'saved as a success' in running.output, 'a saved episode')
+        print('s', file=script, flush=True)
+        arm.until(lambda: 'episode_0001: recording: ' in running.output, 'another episode')
+        peer.node.destroy_publisher(arm.states)
+        peer.until(lambda: running.node.silent, 'the loss of the robot')
+        print('y', file=script, flush=True)
+        peer.until(lambda: 'nobody publishes left/arm/joint_states any more' in running.output,
+                   'that it is gone')
         script.close()
         running.join()
         assert running.end() == 0, running.output
-        assert 'nobody publishes' not in running.output
+        assert 'no episode is begun' not in running.output
 
 
 def test_a_folder_with_something_else_is_refused(refused, tmp_path):

@@ -163,7 +163,8 @@ class RecordEpisodesNode(BaseNode):
         path = self.bags.save(EpisodeLabels(self._task, success, self._contract.name))
         return Answer(True, (
             f'{path.name}: saved as a {"success" if success else "failure"}, {count} messages, '
-            f'{self.recording.dropped} dropped; {self.saved}'))
+            f'{self.recording.dropped} dropped; {self.saved}'
+            + (f'; nobody publishes {", ".join(self.silent)} any more' if self.silent else '')))
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Record until the input ends, ``q``, a signal or a full disk; return the exit status."""
