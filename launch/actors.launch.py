@@ -35,13 +35,16 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS)
     if context.launch_configurations.get('record'):
         given['await_recorder'] = True
-    prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')
     numbers = select(Numbers, launch_arguments.given(context, Numbers))
     ranks = [index % numbers.num_learners if numbers.learner_rank < 0 else numbers.learner_rank
              for index in range(numbers.num_actors)]
     # train.launch.py has that of the learner.
-    launch_id = (context.launch_configurations.get('launch_id')
-                 or f'{ONLY_ACTORS}{secrets.token_hex(8)}')
+    launch_id, name = context.launch_configurations.get('launch_id', ''), 'actor'
+    if not launch_id:
+        launch_id = f'{ONLY_ACTORS}{secrets.token_hex(8)}'
+        # Of another launch on this host, or on a copy of it, the names are others.
+        name = f'actor_{launch_id[-4:]}'
+    prefix = given.pop('actor_id', f'{socket.gethostname()}_{name}')
     relay, relayed = [], []
     # Each policy crosses the network once.
     if len(ranks) > 1 and reaches_other_hosts(context.environment):
@@ -52,8 +55,9 @@ def start(context):
             remappings=[('relayed_policy', topic)]), on_success=False)]
     actors = [
         restarted(partial(
-            launch_nodes.node, context, 'actor', given, SETTINGS, launch_id, name=f'actor_{index}',
-            remappings=[*launch_nodes.of_learner(rank), *relayed], actor_id=f'{prefix}_{index}',
+            launch_nodes.node, context, 'actor', given, SETTINGS, launch_id,
+            name=f'{name}_{index}', actor_id=f'{prefix}_{index}',
+            remappings=[*launch_nodes.of_learner(rank), *relayed],
         ), on_success=False)
         for index, rank in enumerate(ranks)]
     return [*launch_nodes.announced(context), *relay, *actors, *launch_nodes.recorder(context)]

@@ -103,7 +103,7 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
     refused = go_to.start('0.1', '0.15', '0.15')
     assert refused.wait() == 1
-    assert '[ERROR] [go_to]: emergency stop' in refused.output
+    assert '[ERROR] [go_to]: emergency stop: ros2 run vdl_ros stop release' in refused.output
 
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing import parent_process
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -168,8 +169,8 @@ def _end(what: str) -> None:
 
 
 def _exit(status: int) -> NoReturn:
-    # Not a Ctrl-C during imports.
-    if status != EXIT_INTERRUPTED:
+    # Not a Ctrl-C during imports, nor a worker, which Python ends so.
+    if status != EXIT_INTERRUPTED and parent_process() is None:
         _end(f'it has ended the program by os._exit({status})')
     leave(status)
 

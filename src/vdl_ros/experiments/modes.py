@@ -19,7 +19,7 @@ from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.experiments.page import deliver_experiment, read_summary, read_trial, reference_of
-from vdl_ros.experiments.results import deliver_trial
+from vdl_ros.experiments.results import deliver_trial, reproducing_command
 from vdl_ros.experiments.search import Outcome, Searcher
 from vdl_ros.experiments.spec import Spec
 from vdl_ros.experiments.trials import TrialRunner
@@ -108,6 +108,8 @@ class Experiments:
             parts = ', '.join(f'{name.replace("_", " ")} {value:.4g}'
                               for name, value in best.record.items())
             self.log(f'{runner.spec.name}: best is trial {best.number}: {parts}')
+            session = runner.sessions(best.number, best.values)[0]
+            self.log(f'{runner.spec.name}: {reproducing_command(session)}')
         early = sum((run.summary() or {}).get('ended_by') == 'stop_at_return'
                     for each in outcomes for session in runner.sessions(each.number, each.values)
                     for run in session.runs)

@@ -4,7 +4,6 @@ With central inference it publishes observations instead and receives actions. T
 environments and policy come from the learner, modules of environments from this host.
 """
 
-import math
 import os
 import secrets
 import threading
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from vdl_ros.attacks.attacked_env import AttackedEnv
 
 # Waiting without a learner, after which the likely reasons are logged, s.
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 
 
 class ActorNode(BaseNode):
@@ -263,7 +262,7 @@ class ActorNode(BaseNode):
                 if acted:
                     patience = time.monotonic() + PATIENCE_S
                 elif time.monotonic() > patience:
-                    patience = math.inf
+                    patience = time.monotonic() + PATIENCE_S
                     self.tell_if_alone()
         except EnvStopped:
             pass  # in the middle of an unroll

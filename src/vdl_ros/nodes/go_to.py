@@ -55,6 +55,7 @@ POLICY_S, PAUSED_S = 60.0, 5.0
 SAME = 1e-6
 Place = tuple[float, float, float]
 _INTERRUPTED = 'interrupted: the arm was stopped'
+_REMEDIES = {'emergency stop': 'emergency stop: ros2 run vdl_ros stop release ends it'}
 
 
 class GoToNode(BaseNode):
@@ -111,7 +112,7 @@ class GoToNode(BaseNode):
         self._has_run |= message.state == 'running'
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._withdrawn = reason
+        self._withdrawn = _REMEDIES.get(reason, reason)
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Move, and return the exit status; ``stop`` stops the arm."""
@@ -257,7 +258,7 @@ class PolicyGoToNode(BaseNode):
             each.get_subscription_count() for each in (self._targets, self._motors.publisher))
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._withdrawn = reason
+        self._withdrawn = _REMEDIES.get(reason, reason)
 
     def _send(self) -> None:
         """Send the target; what was known of another one is forgotten."""

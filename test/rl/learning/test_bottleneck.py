@@ -19,11 +19,12 @@ CASES = [
      'actors wait 60% of their time: the learner is the bottleneck (80% updates of the network); '
      'try learner_threads:=2'),
     (actor(0.6), BUSY_LEARNER, {'cores': 4, 'num_actors': 2, 'threads_are_tried': True},
-     'the learner is the bottleneck (80% updates of the network); try batch_size:=4'),
+     'the learner is the bottleneck (80% updates of the network); try batch_size:=8'),
     (actor(0.95), learner(0.0), {'cores': 2, 'algorithm': 'sac', 'replay_ratio': 128.0},
-     'try replay_batch:=256, or replay_ratio:=32, which samples each step less often'),
+     'try replay_batch:=256, or replay_ratio:=32 instead of 128, which samples each step less '
+     'often'),
     (actor(0.6), learner(0.0), {'cores': 2, 'algorithm': 'dqn', 'replay_ratio': 1.0},
-     ' or replay_ratio:=0.5, '),
+     ' or replay_ratio:=0.5 instead of 1, '),
     (actor(0.6), BUSY_LEARNER, {'cores': 2, 'num_actors': 2, 'algorithm': 'ppo'},
      'try ppo_epochs:=5, which learns less from each step'),
     (actor(0.4), learner(0.0, decode=0.6, learn=0.4),
@@ -52,8 +53,8 @@ CASES = [
     (actor(0.5), learner(0.6), {'cores': 4, 'synchronous': True},
      'synchronous:=false lets them work at the same time'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'max_in_flight': 2},
-     'actors and learner are both busy: the processor is the bottleneck; try batch_size:=4 '
-     'max_in_flight:=4'),
+     'actors and learner are both busy: the processor is the bottleneck; try batch_size:=8 '
+     'max_in_flight:=8'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'num_envs': 16}, '; more cores, or actors.launch'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'algorithm': 'ppo'}, '; more cores, or actors.launch'),
 ]
@@ -75,7 +76,7 @@ def test_other_programs_that_hold_the_cores_are_named():
                          'machine': {'others': 1.3}}, Circumstances(cores, num_actors=2, **now))
 
     assert found(2, max_in_flight=2).endswith(
-        '; other programs hold 1.3 of 2 cores; try batch_size:=4 max_in_flight:=4')
+        '; other programs hold 1.3 of 2 cores; try batch_size:=8 max_in_flight:=8')
     assert found(2, algorithm='ppo').endswith('; other programs hold 1.3 of 2 cores; end them')
     assert found(8).endswith('; try num_actors:=6')
     assert found(2, robot=True).endswith('clock sets the pace'), 'a robot does not wait for cores'

@@ -161,8 +161,10 @@ _Rule = tuple[Callable[[_Found], bool], Callable[[_Found], str]]
 
 
 def _larger_batch(found: _Found) -> str:
-    size = 2 * found.now.batch_size
-    return f'try batch_size:={size}{_in_flight(found, size * found.now.publish_every)}'
+    now = found.now
+    # Twice as much often changes little, and each attempt costs a run.
+    size = now.batch_size * min(4, math.ceil(_LARGE_UPDATE / now.steps_of_update))
+    return f'try batch_size:={size}{_in_flight(found, size * now.publish_every)}'
 
 
 def _fewer_policies(found: _Found) -> str:
@@ -203,8 +205,8 @@ _OF_LEARNER: tuple[_Rule, ...] = (
      lambda found: f'try learner_threads:={found.now.learner_threads + 1}'),
     (lambda found: found.learns_most and found.now.algorithm in ('dqn', 'sac'),
      lambda found: f'try replay_batch:={2 * found.now.replay_batch}, or replay_ratio:='
-                   f'{_less(found.now.replay_ratio, found):g}, which samples each step less '
-                   'often'),
+                   f'{_less(found.now.replay_ratio, found):g} instead of '
+                   f'{found.now.replay_ratio:g}, which samples each step less often'),
     (lambda found: (found.learns_most and found.now.algorithm == 'ppo'
                     and found.now.ppo_epochs > 1),
      lambda found: f'try ppo_epochs:={found.now.ppo_epochs // 2}, which learns less from each '

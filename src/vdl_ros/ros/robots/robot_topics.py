@@ -345,9 +345,13 @@ class RobotTopics:
             if topic.stamped and hasattr(message, 'header'):
                 stamp = seconds(message.header.stamp)
                 lag = seconds(self._stamp()) - stamp
-                if not -self._skew <= lag <= topic.timeout:
-                    raise ReadingError('its stamp is of the future or too old: synchronise the '
-                                       'clocks, or stamped: false')
+                if lag < -self._skew:
+                    raise ReadingError(f'its stamp is {-lag:.2g} s ahead: synchronise the clocks, '
+                                       'or stamped: false')
+                if lag > topic.timeout:
+                    raise ReadingError(
+                        f'its stamp is {lag:.2g} s old, more than its timeout, {topic.timeout:g} '
+                        's: a busy machine, a slow link, or clocks to synchronise')
         except ReadingError as error:
             self._refuse(topic, error)
             return
