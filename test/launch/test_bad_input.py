@@ -88,6 +88,16 @@ def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):
             handlers[0](event, context)
 
 
+def test_the_actors_of_each_launch_have_names_of_their_own(plan, monkeypatch):
+    made, node = [], launch_nodes.node
+    monkeypatch.setattr(launch_nodes, 'node', lambda *words, name, actor_id, **more: (
+        made.append((name, actor_id)) or node(*words, name=name, actor_id=actor_id, **more)))
+    for _ in range(2):
+        plan('actors.launch.py')
+    for names in zip(*made, strict=True):
+        assert len(set(names)) == 4, names
+
+
 def test_without_opengl_the_arm_has_no_camera_and_who_needs_one_is_refused(plan, monkeypatch):
     def missing():
         raise opengl.OpenGLError(f'OpenGL: libEGL.so.1: no library; {opengl.REMEDY}')
