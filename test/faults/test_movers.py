@@ -14,7 +14,7 @@ from std_msgs.msg import Empty
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.ros.arm.arm_topics import release_request, stop_request
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.srv import SetJointPositions
@@ -69,10 +69,10 @@ class Rig:
 
     def __init__(self, launch, peer, folder):
         self.peer, self._launch, self._folder = peer, launch, folder
-        self._motors, self._goals, self._targets, self._stops, self._alive = (
+        self._motors, self._goals, self._targets, self._stops, self._releases, self._alive = (
             qos.pub(peer.node, topic) for topic in (
                 'arm/motors', 'arm/joint_trajectory', 'arm/target', 'arm/emergency_stop',
-                'arm/viewer_alive'))
+                'arm/emergency_stop_release', 'arm/viewer_alive'))
         self._status, self._states = map(
             peer.listen, ('arm/trajectory_status', 'arm/emergency_stop_state'))
         self._sent = []
@@ -178,7 +178,7 @@ class Rig:
             self._stops.publish(stop_request('/person', 'test'))
             self.peer.until(lambda: self._states[-1].engaged, 'the stop')
             self.hold(1.0)
-            self._stops.publish(stop_request('/person', 'test', self._states[-1]))
+            self._releases.publish(release_request('/person', 'test', self._states[-1]))
             self.peer.until(lambda: not self._states[-1].engaged, 'the release')
             self._motors.publish(MotorCommand(sender='/person'))
         elif event == 'view gone':

@@ -46,7 +46,7 @@ class View:
         with self.open() as client:
             client.send(page_client.CAMERA)
             client.press(STOP)
-            self.peer.until(lambda: any(each.engage for each in self._stops), 'the stop', 60.0)
+            self.peer.until(lambda: self._stops, 'the stop', 60.0)
 
 
 def stranger(rng, url):

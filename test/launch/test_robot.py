@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from vdl_ros.common.files import find_resource
-from vdl_ros.ros.arm.arm_topics import moves, stop_request
+from vdl_ros.ros.arm.arm_topics import moves, release_request, stop_request
 
 pytestmark = pytest.mark.slow
 STATE = 'arm/emergency_stop_state'
@@ -14,7 +14,7 @@ STATE = 'arm/emergency_stop_state'
 def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, peer, run):
     launch.node('sim_arm', 'publish_clock:=true', 'real_time_factor:=4.0')
     sent, states = map(peer.listen, ('arm/motors_sent', STATE))
-    stop = peer.talk('arm/emergency_stop')
+    stop, release = map(peer.talk, ('arm/emergency_stop', 'arm/emergency_stop_release'))
     training = launch.file('train', 'env_id:=robot/owi535_sim',
                            f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
                            'batch_size:=2', f'run_dir:={run}')
@@ -35,7 +35,7 @@ def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, p
     peer.until(lambda: sent and not moves(sent[-1]), 'motors off')
     peer.until(lambda: states and states[-1].engaged, 'its state')
     goes_on = says('goes on')
-    stop.publish(stop_request('/test', 'test', releases=states[-1]))
+    release.publish(release_request('/test', 'test', states[-1]))
     peer.until(goes_on, 'the release')
     peer.until(lambda: moves(sent[-1]), 'motion')
     # A killed actor leaves no motor on, and the next one takes over.

@@ -99,7 +99,7 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     assert 'replaced by a trajectory on arm/joint_trajectory' in back.output
 
     stop = peer.talk('arm/emergency_stop')
-    stop.publish(EmergencyStop(engage=True))
+    stop.publish(EmergencyStop())
     peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
     refused = go_to.start('0.1', '0.15', '0.15')
     assert refused.wait() == 1

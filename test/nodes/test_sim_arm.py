@@ -16,7 +16,7 @@ from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import sim_arm
 from vdl_ros.nodes.stop import StopNode
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.ros.arm.arm_topics import release_request, stop_request
 from vdl_ros.ros.messages.joint_messages import pose_of, seconds
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
@@ -31,6 +31,7 @@ class Twin:
         self.states, self.sent, self.stops = map(peer.listen, (
             'arm/joint_states', 'arm/motors_sent', 'arm/emergency_stop_state'))
         self.motors = peer.talk('arm/motors')
+        self._releases = qos.pub(peer.node, 'arm/emergency_stop_release')
 
     def angle(self, joint):
         return self.states[-1].position[JOINTS.index(joint)]
@@ -41,9 +42,10 @@ class Twin:
     def command(self, **motors):
         self.motors.publish(MotorCommand(sender='/test', **motors))
 
-    def release(self, stop):
-        """Release the state that arrived last."""
-        stop.publish(stop_request('/test', 'the test is over', self.stops[-1]))
+    def release(self, sender='/test', state=None):
+        """Release a ``state``, by default the one that arrived last."""
+        self._releases.publish(
+            release_request(sender, 'the test is over', state or self.stops[-1]))
 
     def sent_since(self, state):
         """Return what was sent after a state of the emergency stop."""
@@ -111,14 +113,13 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     peer.until(lambda: markers and markers[-1].text == 'EMERGENCY STOP by /test',
                'the text in rviz')
     # Typed by hand: neither stamp nor sender. A release of the first is then too late.
-    stop.publish(EmergencyStop(engage=True))
+    stop.publish(EmergencyStop())
     peer.until(lambda: states[-1].header.stamp != first.header.stamp, 'the second stop')
     peer.until(lambda: "a release by '/two' is ignored: it does not" in arm.running.output,
-               'the refusal', say=lambda: stop.publish(stop_request('/two', 'too late', first)),
-               every=1.0)
+               'the refusal', say=lambda: arm.release('/two', first), every=1.0)
     assert (states[-1].engaged, states[-1].sender) == (True, '')
     # What is still commanded does not move the arm.
-    arm.keep(lambda: not states[-1].engaged, 'the release', base=1, also=lambda: arm.release(stop))
+    arm.keep(lambda: not states[-1].engaged, 'the release', base=1, also=arm.release)
     assert states[-1].neutral_required
     peer.until(lambda: markers[-1].action == Marker.DELETE, 'no text in rviz')
     count = len(arm.sent)
@@ -145,17 +146,17 @@ def test_the_stop_is_engaged_and_released_from_a_terminal(twin, peer, node_here)
 
 
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer):
-    stops = [qos.pub(peer.node, 'arm/emergency_stop') for _ in range(4)]
-    for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
-        stop.publish(stop_request('/test', 'before the start', releases))
+    for stop in [qos.pub(peer.node, 'arm/emergency_stop') for _ in range(2)]:
+        stop.publish(stop_request('/test', 'before the start'))
     arm = twin()
     states = arm.stops
+    arm.release(state=EmergencyStopState())
     arm.keep(lambda: known_stops() == 2, 'both stops', base=1)
     arm.keep(lambda: states and states[-1].engaged and len(arm.sent_since(states[-1])) > 3,
              'commands do nothing', base=1)
     assert not any(each.base for each in arm.sent_since(states[-1]))
     arm.keep(lambda: states and not states[-1].neutral_required and not states[-1].engaged,
-             'the release', also=lambda: states and arm.release(stops[0]))
+             'the release', also=lambda: states and arm.release())
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
@@ -185,7 +186,7 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
     # A new publisher releases it.
     stop = peer.talk('arm/emergency_stop')
     arm.keep(lambda: not arm.stops[-1].engaged and not arm.stops[-1].neutral_required,
-             'the release', also=lambda: arm.release(stop))
+             'the release', also=arm.release)
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
     # What moves is stopped also by a request that is stamped like one from before the start.
     stop.publish(request)

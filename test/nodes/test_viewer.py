@@ -39,7 +39,8 @@ class View:
     def __init__(self, peer, running):
         self.peer, self.running, self.browser = peer, running, None
         self.motors = peer.listen(MotorCommand, 'arm/motors', QoSProfile(depth=1000))
-        self.stops, self.goals = map(peer.listen, ('arm/emergency_stop', 'arm/joint_trajectory'))
+        self.stops, self.releases, self.goals = map(peer.listen, (
+            'arm/emergency_stop', 'arm/emergency_stop_release', 'arm/joint_trajectory'))
         self._description, self.stop_state, self._states = map(
             peer.talk, ('robot_description', 'arm/emergency_stop_state', 'arm/joint_states'))
         self.describe(expand())
@@ -141,7 +142,7 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.let_go()
     page.browser.click('EMERGENCY STOP')
-    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
+    page.until(lambda: page.stops, 'the stop')
     assert page.stops[-1].sender == '/viewer'
     engaged = EmergencyStopState(engaged=True, sender='/viewer')
     engaged.header.stamp.sec = 7
@@ -153,10 +154,9 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     # A late subscriber receives it.
     late = peer.listen('arm/emergency_stop')
     page.until(lambda: late, 'the latched stop')
-    assert late[0].engage
     page.browser.click('Release the emergency stop')
-    page.until(lambda: not page.stops[-1].engage, 'the release')
-    assert page.stops[-1].releases.sec == 7
+    page.until(lambda: page.releases, 'the release')
+    assert page.releases[0].stop.sec == 7
     assert not page.browser.enabled('base left'), 'the driver has not released it'
     count = len(page.motors)
     page.stop_state.publish(EmergencyStopState(neutral_required=True))
@@ -293,12 +293,12 @@ def test_a_release_is_of_the_stop_that_was_seen(view, monkeypatch):
             page.press('Release the emergency stop')
             view.until(lambda: not node._panel._events.empty(), 'the click')
             show(8)
-        view.until(lambda: view.stops, 'the release')
-        assert (view.stops[0].engage, view.stops[0].releases.sec) == (False, 7)
+        view.until(lambda: view.releases, 'the release')
+        assert view.releases[0].stop.sec == 7
         monkeypatch.setattr(StandstillDetector, 'is_input_old', True)
         page.press('Release the emergency stop')
         view.until(lambda: 'Release was ignored' in view.running.output, 'a line')
-    assert len(view.stops) == 1
+    assert len(view.releases) == 1
 
 
 def test_go_and_home_send_trajectories_within_motor_speed(view):
@@ -375,7 +375,7 @@ def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer
     page.until(lambda: 'failure: no training takes it' in page.browser.text, 'that nobody answers')
     # A training that does not answer holds up nothing.
     page.browser.click('EMERGENCY STOP')
-    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
+    page.until(lambda: page.stops, 'the stop')
     peer.node.destroy_publisher(status)
     page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons')
     peer.node.destroy_service(service)

@@ -26,7 +26,8 @@ from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryP
 
 # A policy makes an actor move its robot.
 COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency_stop_state',
-            'viewer_alive', 'cmd_vel', 'teleop', 'joy', 'policy', 'actions', 'commands', 'stop')
+            'emergency_stop_release', 'viewer_alive', 'cmd_vel', 'teleop', 'joy', 'policy',
+            'actions', 'commands', 'stop')
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 # What is no pause, but a clock that was set, or that did not run yet.

@@ -11,7 +11,13 @@ from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
 from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.common.quoting import shown
 from vdl_ros.msg import EmergencyStopState
-from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import (
+    NOT_RELEASED,
+    MotorsPublisher,
+    release_request,
+    stop_request,
+    wait_for_acks,
+)
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.process import EXIT_OK
 
@@ -40,6 +46,7 @@ class TeleopNode(BaseNode):
         self._name = self.get_fully_qualified_name()
         self._motors = MotorsPublisher(self, person=True)
         self._stop = self.pub('arm/emergency_stop')
+        self._release = self.pub('arm/emergency_stop_release')
         self._stop_state: EmergencyStopState | None = None
         self.sub('arm/emergency_stop_state', self._on_stop_state)
 
@@ -68,7 +75,7 @@ class TeleopNode(BaseNode):
             elif self._stop_state is None:
                 self.terminal.log(NOT_RELEASED)
             else:
-                self._stop.publish(stop_request(self._name, 'key r', self._stop_state))
+                self._release.publish(release_request(self._name, 'key r', self._stop_state))
         now = time.monotonic()
         motors = self.keys.motors(now)
         self._is_off &= not motors.moving and now - self._started < FOUND_S
@@ -84,7 +91,7 @@ class TeleopNode(BaseNode):
     def switch_off(self) -> None:
         self.keys.stop()
         self._send(self.keys.motors(time.monotonic()))
-        wait_for_acks(self._motors.publisher, self._stop)
+        wait_for_acks(self._motors.publisher, self._stop, self._release)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._stop_state = message

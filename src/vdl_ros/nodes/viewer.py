@@ -33,6 +33,7 @@ from vdl_ros.ros.arm.arm_topics import (
     NOT_RELEASED,
     MotorsPublisher,
     motors_from_message,
+    release_request,
     stop_request,
 )
 from vdl_ros.ros.base_node import BaseNode
@@ -64,6 +65,7 @@ ANSWERED_S = 5.0
 GHOST_S = 1.0
 # Speed of trajectories relative to the motors, which have to keep up.
 SPEED_SHARE = 0.8
+_BUTTON = 'a button of the view'
 
 
 class Verdicts:
@@ -112,6 +114,7 @@ class ViewerNode(BaseNode):
         config = self.settings(ViewConfig)
         self._server = serve(config.view_host, config.view_port, self.get_logger().warning)
         self._stops = self.pub('arm/emergency_stop')
+        self._releases = self.pub('arm/emergency_stop_release')
         self._scene = panel.ArmScene(self._server.viser)
         self._panel = panel.Panel(self._server.viser, self._request_stop, self._seen_stop)
         self._target = panel.DraggedTarget(self._server.viser)
@@ -331,9 +334,8 @@ class ViewerNode(BaseNode):
         # Some are found later than others.
         return all(each.service_is_ready() for each in self._recorder.values())
 
-    def _request_stop(self, releases: EmergencyStopState | None = None) -> None:
-        self._stops.publish(stop_request(
-            self.get_fully_qualified_name(), 'a button of the view', releases))
+    def _request_stop(self) -> None:
+        self._stops.publish(stop_request(self.get_fully_qualified_name(), _BUTTON))
 
     def _seen_stop(self) -> EmergencyStopState | None:
         """Return the state that who clicks now has seen; None: nobody knows."""
@@ -346,7 +348,8 @@ class ViewerNode(BaseNode):
         elif not isinstance(seen, EmergencyStopState) or self._standstill.is_input_old:
             self.get_logger().warning('Release was ignored: the view stood still')
         else:
-            self._request_stop(seen)
+            self._releases.publish(
+                release_request(self.get_fully_qualified_name(), _BUTTON, seen))
 
     def _command(self, motors: Motors, with_lamp: bool = False) -> None:
         self._published_at = time.monotonic()

@@ -111,6 +111,7 @@ TABLE = {
     'arm/motors': Topic('vdl_ros/MotorCommand', MOTORS, MOTORS_OF_ALL),
     'arm/motors_sent': Topic('vdl_ros/MotorCommand', COMMAND_ECHO),
     'arm/emergency_stop': Topic('vdl_ros/EmergencyStop', LATCHED, LATCHED_OF_ALL),
+    'arm/emergency_stop_release': Topic('vdl_ros/EmergencyStopRelease', LATCHED, LATCHED_OF_ALL),
     'arm/emergency_stop_state': Topic('vdl_ros/EmergencyStopState', LATCHED),
     'arm/emergency_stop_marker': Topic('visualization_msgs/Marker', LATCHED),
     'arm/joint_trajectory': Topic('trajectory_msgs/JointTrajectory', COMMAND),

@@ -31,7 +31,7 @@ from vdl_ros.common.consent import (
 )
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
-from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStopRelease, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
@@ -179,16 +179,17 @@ class MotorsPublisher:
         wait_for_acks(self.publisher)
 
 
-def stop_request(
-    sender: str, reason: str, releases: EmergencyStopState | None = None,
-) -> EmergencyStopMessage:
-    """Return the message that stops, or that releases the state that the driver published."""
+def stop_request(sender: str, reason: str) -> EmergencyStopMessage:
     # Not the node's time: simulated time can stand still, and each request has another stamp.
-    message = EmergencyStopMessage(header=Header(stamp=Clock().now().to_msg()),
-                                   engage=releases is None, sender=sender, reason=reason)
-    if releases is not None:
-        message.releases = releases.header.stamp
-    return message
+    return EmergencyStopMessage(header=Header(stamp=Clock().now().to_msg()),
+                                sender=sender, reason=reason)
+
+
+def release_request(
+    sender: str, reason: str, state: EmergencyStopState,
+) -> EmergencyStopRelease:
+    """Return the message that releases the ``state`` that the driver published."""
+    return EmergencyStopRelease(stop=state.header.stamp, sender=sender, reason=reason)
 
 
 class ArmTopics:
@@ -228,7 +229,8 @@ class ArmTopics:
             config.command_timeout, lambda: self._publishers('arm/motors'))
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
         self._warned_of_second = ''
-        self._flood = FloodDetector() if real_time else None
+        # Simulated time passes faster, and its motors harm nobody.
+        self._flood = FloodDetector() if clock is time_since_boot else None
         self._precedence = Precedence(config.command_timeout)
         # When a person began to command, by the clock of the machine, ns.
         self._commanded = 0
@@ -241,7 +243,8 @@ class ArmTopics:
         self._statistics = TopicStatistics(node, 'arm/motors')
         Diagnostics(node, self._health)
         # The stop first: of messages that wait, the executor takes one of each in this order.
-        qos.sub(node, 'arm/emergency_stop', self._on_emergency_stop)
+        qos.sub(node, 'arm/emergency_stop', self._on_stop)
+        qos.sub(node, 'arm/emergency_stop_release', self._on_release)
         qos.sub(node, 'arm/motors', self._on_motors, qos.MOTORS)
 
     def _look(self) -> None:
@@ -273,7 +276,6 @@ class ArmTopics:
             self._stop.stop(0, self._name, f'more than {_FLOOD / _FLOOD_S:.0f} messages/s, the '
                             f'last one on {topic}: a stop could be lost', time.time_ns())
             self._follow_stop()
-            self._publish_stop()
 
     def _on_motors(self, message: MotorCommand) -> None:
         self._check_flood('arm/motors')
@@ -317,26 +319,28 @@ class ArmTopics:
         if warning:
             self._node.get_logger().warning(warning)
 
-    def _on_emergency_stop(self, message: EmergencyStopMessage) -> None:
-        request = message.sender, message.reason, time.time_ns()
-        ignored = ''
-        if message.engage:
-            if self._stop.stop(_nanoseconds(message.header.stamp), *request):
-                self._follow_stop()
-            elif not self._stop.state.engaged:
-                ignored = 'it seems to be from before this start, and was released'
-        elif self._standstill.update():
-            ignored = 'it may be old, as this node has stood still'
-        elif self._stop.release(_nanoseconds(message.releases), *request):
+    def _on_stop(self, message: EmergencyStopMessage) -> None:
+        if self._stop.stop(_nanoseconds(message.header.stamp), message.sender, message.reason,
+                           time.time_ns()):
+            self._follow_stop()
+        elif not self._stop.state.engaged:
+            self._log('warning', f'emergency stop: one by {quoted(message.sender)} is ignored: '
+                      'it seems to be from before this start, and was released')
+        self._tick()
+
+    def _on_release(self, message: EmergencyStopRelease) -> None:
+        self._check_flood('arm/emergency_stop_release')
+        why = ''
+        if self._standstill.update():
+            why = 'it may be old, as this node has stood still'
+        elif self._stop.release(_nanoseconds(message.stop), message.sender, message.reason,
+                                time.time_ns()):
             self._follow_stop()
         elif self._stop.state.engaged:
-            ignored = f'it does not name the latest stop, {self._stop.state}'
-        self._publish_stop()
-        self._check_flood('arm/emergency_stop')
-        if ignored:
+            why = f'it does not name the latest stop, {self._stop.state}'
+        if why:
             self._node.get_logger().warning(
-                f'emergency stop: {"one" if message.engage else "a release"} by '
-                f'{quoted(message.sender)} is ignored: {ignored}',
+                f'emergency stop: a release by {quoted(message.sender)} is ignored: {why}',
                 throttle_duration_sec=_WARN_AGAIN_S)
         self._tick()
 
@@ -348,6 +352,7 @@ class ArmTopics:
             self._stop.save()
         except OSError as error:
             self._log('warning', f'emergency stop: its state cannot be kept: {error}')
+        self._publish_stop()
 
     def _publish_stop(self) -> None:
         state = self._stop.state
