@@ -4,7 +4,6 @@ It commands the motors while a button is held, and publishes ``arm/viewer_alive`
 input.
 """
 
-import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
 
-from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
+from vdl_ros.arm.geometry import ArmGeometry, parse
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.camera.camera_config import ImageTransportConfig
@@ -48,6 +47,7 @@ from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.srv import Confirm
 from vdl_ros.view import panel
+from vdl_ros.view.overlay import draw_arm
 from vdl_ros.view.page_server import serve
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
 
@@ -127,9 +127,9 @@ class ViewerNode(BaseNode):
         self._arm_status = ArmStatus()
         self._stop_state: EmergencyStopState | None = None
         self._positions = np.full(len(JOINTS), math.nan)
-        # The estimate, and whether it is confident.
-        self._ghost: tuple[Positions | None, bool | None] = None, None
-        self._ghost_at = -math.inf
+        # The estimate of the camera's picture, of joints and camera.
+        self._estimate: ArmPose | None = None
+        self._estimated_at = -math.inf
         self._image: AnyImage | None = None
         self._episodes = ''
         self._goal, self._cube = np.full(3, np.nan), np.full(7, np.nan)
@@ -194,8 +194,12 @@ class ViewerNode(BaseNode):
         self._arm_status.measured_at = time.monotonic()
 
     def _on_pose(self, message: ArmPose) -> None:
-        self._ghost = positions_of(message), message.confident
-        self._ghost_at = time.monotonic()
+        positions_of(message)  # or it is refused
+        self._estimate, self._estimated_at = message, time.monotonic()
+
+    @property
+    def _ghost(self) -> ArmPose | None:
+        return self._estimate if time.monotonic() - self._estimated_at < GHOST_S else None
 
     def _on_image(self, message: AnyImage) -> None:
         self._statistics.received(message.header.stamp)
@@ -233,8 +237,7 @@ class ViewerNode(BaseNode):
             status.goal = np.full(3, np.nan) if status.target is None else np.asarray(
                 status.target.target, np.float64)
         if self._kinematics is not None and np.isfinite(self._positions).all():
-            with contextlib.suppress(KeyError):  # another arm has no tool0
-                status.tips = self._kinematics.pose(self._positions)[:3, 3]
+            status.tips = self._kinematics.pose(self._positions)[:3, 3]
         if not self._arm_status.training or not np.isfinite(self._goal).all():
             return
         if np.isfinite(self._cube).all():
@@ -368,12 +371,12 @@ class ViewerNode(BaseNode):
             JOINTS, [goal.tolist()], [max(0.5, float(away.max()) / SPEED_SHARE)]))
 
     def _draw(self) -> None:
-        now = time.monotonic()
-        ghost, confident = self._ghost if now - self._ghost_at < GHOST_S else (None, None)
+        now, ghost = time.monotonic(), self._ghost
+        confident = None if ghost is None else bool(ghost.confident)
         # The stop button must not end with it.
         with self.refusing('drawing'):
             self._scene.show(self._positions)
-            self._scene.show_ghost(ghost, bool(confident))
+            self._scene.show_ghost(ghost and positions_of(ghost), bool(confident))
             if np.isfinite(self._cube).all():
                 self._scene.show_cube(self._cube)
             self._panel.follow(self._positions.tolist())
@@ -391,7 +394,12 @@ class ViewerNode(BaseNode):
             return
         message, self._image = self._image, None
         with self.refusing('image'):
-            self._panel.show_image(from_image(message))
+            pixels, ghost = from_image(message), self._ghost
+            if ghost is not None and self._geometry is not None:
+                pixels = draw_arm(pixels, self._geometry, positions_of(ghost), (
+                    ghost.camera_distance, ghost.camera_elevation, ghost.camera_azimuth),
+                    ghost.confident)
+            self._panel.show_image(pixels)
 
 
 main = ViewerNode.main
