@@ -253,10 +253,15 @@ def test_a_stop_that_the_arm_does_not_take_is_said_in_the_terminal(
     assert 'whether the motors are off is not known' in terminal.output
 
 
-def test_a_stop_is_done_when_the_arm_has_taken_it_although_another_one_followed():
+def test_a_stop_is_repeated_until_the_arm_has_taken_it_although_another_one_follows(monkeypatch):
+    monkeypatch.setattr(stop, '_AGAIN_S', 0.0)
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     terminal = stop.StopNode()
+    repeated = []
+    monkeypatch.setattr(terminal, '_requests', SimpleNamespace(publish=repeated.append))
     messages = iter([
+        lambda: None,
+        lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/person')),
         lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/stop')),
         lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/person')),
         lambda: terminal._on_sent(MotorCommand(base=1)),
@@ -267,6 +272,7 @@ def test_a_stop_is_done_when_the_arm_has_taken_it_although_another_one_followed(
     finally:
         terminal.destroy_node()
         rclpy.shutdown()
+    assert [each.sender for each in repeated] == ['/stop'] * 2
 
 
 def test_lifecycle_states(person, bench):
