@@ -81,6 +81,9 @@ def view(shared):
 def test_page_is_served_with_its_token_only(view):
     path = urlsplit(view.url).path
     response, body = view.get(path)
+    assert response.headers['Content-Type'] == 'text/html; charset=utf-8'
+    assert b"'?darkMode' : '?light'" in body, 'by the setting of the browser'
+    response, body = view.get(f'{path}?light')
     assert response.status == 200
     assert b'<html' in body
     assert response.headers['Content-Security-Policy'] == "frame-ancestors 'none'"

@@ -192,6 +192,11 @@ _MAX_REPORTS = 20
 _HEADERS = {'Content-Security-Policy': "frame-ancestors 'none'", 'X-Frame-Options': 'DENY',
             'Referrer-Policy': 'no-referrer', 'X-Content-Type-Options': 'nosniff'}
 
+# viser takes its colours from the address, this page those of the browser's setting.
+_ENTRY = """<!DOCTYPE html><script>
+location.replace(matchMedia('(prefers-color-scheme: dark)').matches ? '?darkMode' : '?light')
+</script>"""
+
 _Process = Callable[[ServerConnection, Request], Awaitable[Response | None] | Response | None]
 
 
@@ -299,7 +304,12 @@ def _checked(access: Access, warn: Callable[[str], None]) -> Iterator[list[LoopM
                 return connection.respond(http.HTTPStatus.FORBIDDEN, f'{error}\n')
             if process_request is None:
                 return None
-            response = process_request(connection, dataclasses.replace(request, path=path))
+            if path == '/' and 'Upgrade' not in headers:
+                response = connection.respond(http.HTTPStatus.OK, _ENTRY)
+                del response.headers['Content-Type']
+                response.headers['Content-Type'] = 'text/html; charset=utf-8'
+            else:
+                response = process_request(connection, dataclasses.replace(request, path=path))
             if isinstance(response, Response):
                 response.headers.update(_HEADERS)
             return response
