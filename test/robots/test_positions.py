@@ -61,7 +61,10 @@ def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
     assert [sent(0.5, 0.2), sent(0.5, 0.3), sent(0.5, 0.4)] == [0.3, 0.4, 0.5]
     assert [sent(stay, 0.5), sent(0.5, 0.5), sent(0.45, 0.5)] == [0.5, 0.5, 0.45]
     assert [sent(1.0, 0.3), sent(1.0, 0.3)] == [0.5, 0.5]  # who is held goes no further
-    assert [sent(1.0, 0.85, ticks=9), sent(stay, 0.85)] == [0.6 + 0.05, 0.6 + 0.05]
+    assert [sent(1.0, 0.78, ticks=9), sent(stay, 0.78)] == [0.6, 0.6]
+    # Where it cannot be: the measurement is wrong, or it was moved.
+    assert positions.of(np.array([1.0]), {'speed': 0.95}) is None
+    assert positions.doubt({'speed': 0.95}) == 'speed: 0.95 cannot be, 0.6 was sent'
     positions.forget()
     assert [sent(1.0, 0.85), sent(2.0, 1.2)] == [0.9, 1.0]  # the limit, and back to it
     # Changes of a stick, from the latest tick.

@@ -169,6 +169,28 @@ def test_changes_begin_anew_in_each_episode_where_the_robot_is(robot):
         assert len(robot.sent) == count
 
 
+def test_a_measurement_that_cannot_be_moves_no_robot(robot):
+    robot = robot(actions=CHANGES, episode_steps=100, stops=(STOP,))
+    robot.start()
+    robot.tick(act=0.2)
+    assert robot.sent == pytest.approx([0.3])
+    robot.session.on_reading('odom', Reading({'speed': 3.0}, 0.0, 0.0, robot.now, robot.now))
+    robot.session.on_stop(0, pressed=True)
+    robot.session.stop()
+    assert robot.sent == pytest.approx([0.3]), 'it stays'
+    robot.session.on_stop(0)
+
+    robot.start()
+    robot.tick(act=0.2)
+    sent = [*robot.sent]
+    robot.tick(speed=-3.0, act=0.2)
+    robot.tick(speed=-3.0, act=0.2)
+    assert robot.sent[len(sent):] == pytest.approx([0.5]), 'before it was measured'
+    assert robot.log[-1] == 'waits: speed: -3 cannot be, 0.5 was sent'
+    robot.start()
+    assert (robot.session.lost, robot.log[-1]) == (2, 'goes on')
+
+
 POSITIONS = Actions(topic='arm', type='trajectory_msgs/msg/JointTrajectory', parts=(ActionPart(
     name='forward', field='positions', key='a', unit='m/s', low=-1.0, high=1.0, step=0.2,
     position_of='speed'),))

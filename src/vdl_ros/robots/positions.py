@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from vdl_ros.robots.contract import Contract
 
+# A robot may be pushed further away from the position sent than commands bring it, so many times.
+_BELIEVED = 1.5
 
 class Positions:
     """Makes the positions that are sent of an action, whose parts are changes or positions.
@@ -15,7 +17,8 @@ class Positions:
     sent before, so that a robot that hangs a little below it does not sink. A position is never
     further from the measured one than ``high - low`` of a change, or two ``step``: a robot that is
     held, or whose commands end, goes no further. It is within ``low`` and ``high``, of a change
-    those of the feature, or on the way back to them.
+    those of the feature, or on the way back to them. A measurement that says more, such as a
+    wrong one of a bus, is not believed: see :meth:`doubt`.
     """
 
     def __init__(self, contract: Contract) -> None:
@@ -52,6 +55,8 @@ class Positions:
         """
         if not self._which:
             return action
+        if self.doubt(values):
+            return None
         found = self._wanted(action, values)
         if not np.isfinite(found).all():
             return None
@@ -59,6 +64,16 @@ class Positions:
         sent: NDArray[np.float64] = action.copy()
         sent[self._which] = found
         return sent
+
+    def doubt(self, values: Mapping[str, float]) -> str:
+        """Return which feature is further from the position sent before than it can be, or ''."""
+        if self._sent is None:
+            return ''
+        measured = self._measured(values)
+        for index in np.flatnonzero(np.abs(measured - self._sent) > _BELIEVED * self._lead):
+            return (f'{self._names[index]}: {measured[index]:.3g} cannot be, '
+                    f'{self._sent[index]:.3g} was sent')
+        return ''
 
     def allowed(
         self, action: NDArray[np.float64], values: Mapping[str, float],

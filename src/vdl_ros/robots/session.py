@@ -391,6 +391,12 @@ class Session:
         if problem := self._problem(now):
             self.lose(problem)
             return
+        if self.state in (State.RUNNING, State.RESETTING) and (
+                doubt := self._positions.doubt(self._values())):
+            self.lose(doubt)
+            # What says the same for as long is true: somebody has moved the robot.
+            self._retry_at = now + _AGAIN_S
+            return
         episode, late = self._episode, self._contract.late
         if (self.state is State.RUNNING and episode.action_age is None
                 and now - episode.observed >= late.limit and not self._takeover.is_active(now)
