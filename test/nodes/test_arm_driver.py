@@ -259,12 +259,15 @@ def test_a_stop_is_repeated_until_the_arm_has_taken_it_although_another_one_foll
     terminal = stop.StopNode()
     repeated = []
     monkeypatch.setattr(terminal, '_requests', SimpleNamespace(publish=repeated.append))
+
+    def state(stamp, engaged, sender):
+        return lambda: terminal._on_state(EmergencyStopState(
+            header=Header(stamp=Time(sec=stamp)), engaged=engaged, sender=sender))
+
     messages = iter([
-        lambda: None,
-        lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/person')),
-        lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/stop')),
-        lambda: terminal._on_state(EmergencyStopState(engaged=True, sender='/person')),
-        lambda: terminal._on_sent(MotorCommand(base=1)),
+        # An earlier release, by the same name.
+        lambda: None, state(1, False, '/stop'), state(2, True, '/person'), state(3, True, '/stop'),
+        state(4, True, '/person'), lambda: terminal._on_sent(MotorCommand(base=1)),
         lambda: terminal._on_sent(MotorCommand())])
     executor = SimpleNamespace(spin_once=lambda timeout_sec: next(messages)())
     try:
@@ -272,7 +275,7 @@ def test_a_stop_is_repeated_until_the_arm_has_taken_it_although_another_one_foll
     finally:
         terminal.destroy_node()
         rclpy.shutdown()
-    assert [each.sender for each in repeated] == ['/stop'] * 2
+    assert [each.sender for each in repeated] == ['/stop'] * 3
 
 
 def test_lifecycle_states(person, bench):
@@ -384,6 +387,16 @@ def test_a_flood_in_which_a_stop_could_be_lost_stops_the_arm(person, flood, monk
     say = person.publish if flood == 'motors' else lambda: person.release()
     person.until(lambda: person.stop_states[-1].engaged, 'the stop', say=say)
     assert f'messages/s, the last one on arm/{flood}: ' in person.stop_states[-1].reason
+
+
+def test_a_clock_that_is_set_back_stops_the_arm(person, monkeypatch):
+    # DDS waits by it, so that a stop could come as much later.
+    person.start_here()
+    person.move()
+    now = time.time
+    monkeypatch.setattr(time, 'time', lambda: now() - 7200.0)
+    person.until(lambda: person.stop_states[-1].engaged, 'the stop')
+    assert 'the clock was set back by 7200 s' in person.stop_states[-1].reason
 
 
 def test_a_program_that_a_person_switches_off_hears_it_of_the_driver(person, bench):

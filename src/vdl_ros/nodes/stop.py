@@ -82,8 +82,11 @@ class StopNode(BaseNode):
         return EXIT_NOT_DONE
 
     def _on_state(self, message: EmergencyStopState) -> None:
+        # The first one may be of an earlier stop, or its release, by the same name.
+        self._is_taken |= (
+            self._state is not None and message.header.stamp != self._state.header.stamp
+            and message.engaged and message.sender == self.get_fully_qualified_name())
         self._state, self._are_off = message, False
-        self._is_taken |= message.sender == self.get_fully_qualified_name()
 
     def _on_sent(self, message: MotorCommand) -> None:
         self._are_off = not moves(message)

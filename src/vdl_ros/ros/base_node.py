@@ -46,10 +46,10 @@ T = TypeVar('T')
 class Diagnostics:
     """Publishes the result of ``check`` each second: level OK, or WARN with a warning."""
 
-    def __init__(self, node: Node, check: Callable[[], Health]) -> None:
+    def __init__(self, node: 'BaseNode', check: Callable[[], Health]) -> None:
         self._node, self._check = node, check
         self._publisher = qos.pub(node, '/diagnostics')
-        self._timer = node.create_timer(_PERIOD_S, self._publish)
+        node.every(_PERIOD_S, self._publish, simulated=True)
 
     def _publish(self) -> None:
         warning, values = self._check()

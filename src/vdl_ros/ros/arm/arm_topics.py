@@ -131,6 +131,8 @@ _TICK_S = 0.02  # period of the driver's watchdog, s
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
 # In each span, s, more messages than any person or program sends. DDS may lose others among them.
 _FLOOD_S, _FLOOD = 0.1, 100
+# So far back the wall clock is set by nobody who only corrects it, s.
+_SET_BACK_S = 1.0
 # Of a sender: the longest name of a node, and what tells its processes apart.
 _MAX_SENDER = 300
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
@@ -231,6 +233,7 @@ class ArmTopics:
         self._warned_of_second = ''
         # Simulated time passes faster, and its motors harm nobody.
         self._flood = FloodDetector() if clock is time_since_boot else None
+        self._offset = time.time() - time_since_boot()
         self._precedence = Precedence(config.command_timeout)
         # When a person began to command, by the clock of the machine, ns.
         self._commanded = 0
@@ -253,6 +256,10 @@ class ArmTopics:
         age = self._standstill.input_age
         if age:
             self.driver.expire(age)
+        before, self._offset = self._offset, time.time() - time_since_boot()
+        if self._flood and before - self._offset > _SET_BACK_S:
+            self._engage(f'the clock was set back by {before - self._offset:.0f} s, for which '
+                         'DDS may deliver nothing: start all programs again')
         if age > MAX_GAP and self._is_settled:
             self._interrupt('the driver stood still')
         self._is_settled = age <= MAX_GAP
@@ -272,9 +279,13 @@ class ArmTopics:
 
     def _check_flood(self, topic: str) -> None:
         """Engage the stop in a flood: one of a person could come seconds later, or never."""
-        if self._flood and self._flood.update(time.monotonic()) and not self._stop.state.engaged:
-            self._stop.stop(0, self._name, f'more than {_FLOOD / _FLOOD_S:.0f} messages/s, the '
-                            f'last one on {topic}: a stop could be lost', time.time_ns())
+        if self._flood and self._flood.update(time.monotonic()):
+            self._engage(f'more than {_FLOOD / _FLOOD_S:.0f} messages/s, the last one on {topic}: '
+                         'a stop could be lost')
+
+    def _engage(self, reason: str) -> None:
+        if not self._stop.state.engaged:
+            self._stop.stop(0, self._name, reason, time.time_ns())
             self._follow_stop()
 
     def _on_motors(self, message: MotorCommand) -> None:
