@@ -305,7 +305,7 @@ def _checked(access: Access, warn: Callable[[str], None]) -> Iterator[list[LoopM
             if process_request is None:
                 return None
             if path == '/' and 'Upgrade' not in headers:
-                response = connection.respond(http.HTTPStatus.OK, _ENTRY)
+                response: Any = connection.respond(http.HTTPStatus.OK, _ENTRY)
                 del response.headers['Content-Type']
                 response.headers['Content-Type'] = 'text/html; charset=utf-8'
             else:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import signal
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
@@ -115,6 +116,9 @@ def test_state_file_that_cannot_be_read_counts_as_engaged(tmp_path):
         assert stop.release(100, '/viewer', '', 120)
         stop.save()
         assert not EmergencyStop(path, 200).state.engaged
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to('missing')):
+        make(other := tmp_path / f'{make.__name__}.json')
+        assert EmergencyStop(other, 100).state.engaged, 'and it does not wait'
 
 
 @pytest.mark.parametrize('released', [False, True])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -555,9 +556,11 @@ class EmergencyStop:
         self._path = path
         found = _File(StopState(), [])
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_File)
-        except FileNotFoundError:
-            pass
+            if path.is_file():
+                found = msgspec.json.decode(path.read_bytes(), type=_File)
+            elif os.path.lexists(path):
+                # A pipe would block, and a link may lead to what is missing.
+                raise OSError
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             found.state = StopState(
                 True, now, '', f'{path} cannot be read: {type(error).__name__}')
