@@ -91,6 +91,7 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
 
 def test_diagnostics_have_a_level_a_message_and_values(peer):
     received = peer.listen('/diagnostics')
+    peer.node.every = Mock()
     warning = ''
     diagnostics = Diagnostics(peer.node, lambda: (warning, {'lost': 2, 'lag': 0.5}))
     peer.until(diagnostics._publisher.get_subscription_count, 'the subscription')
