@@ -27,7 +27,7 @@ def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(co
         for _ in range(ticks):
             positions.tick()
         found = positions.of(np.array([change]), {'speed': measured})
-        return found[0] if found is None else pytest.approx(found[0])
+        return found if found is None else pytest.approx(found[0])
 
     assert positions.of(np.array([0.1]), {}) is None  # before the first measurement
     assert sent(0.1, 0.5) == 0.6
@@ -44,6 +44,14 @@ def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(co
     assert sent(0.0, 1.2) == 1.2  # who is beyond it is not moved
     assert sent(0.1, 1.2) == 1.2
     assert sent(-0.1, 1.2) == 1.1
+    # Who sags, or is measured beyond its place, does not creep out.
+    positions.forget()
+    assert [sent(0.1, measured) for measured in (0.95, 1.03, 1.06, 1.09)] == [1.0] * 4
+    # Before anything was sent it is where the episode began.
+    positions.forget({'speed': 0.5})
+    assert sent(0.1, 0.9) is None
+    assert positions.doubt({'speed': 0.9}) == 'speed: 0.9 cannot be: it was 0.5'
+    assert sent(0.1, 0.6) == 0.7
 
 
 def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
@@ -64,7 +72,7 @@ def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
     assert [sent(1.0, 0.78, ticks=9), sent(stay, 0.78)] == [0.6, 0.6]
     # Where it cannot be: the measurement is wrong, or it was moved.
     assert positions.of(np.array([1.0]), {'speed': 0.95}) is None
-    assert positions.doubt({'speed': 0.95}) == 'speed: 0.95 cannot be, 0.6 was sent'
+    assert positions.doubt({'speed': 0.95}) == 'speed: 0.95 cannot be: it was sent to 0.6'
     positions.forget()
     assert [sent(1.0, 0.85), sent(2.0, 1.2)] == [0.9, 1.0]  # the limit, and back to it
     # Changes of a stick, from the latest tick.

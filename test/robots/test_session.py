@@ -186,7 +186,7 @@ def test_a_measurement_that_cannot_be_moves_no_robot(robot):
     robot.tick(speed=-3.0, act=0.2)
     robot.tick(speed=-3.0, act=0.2)
     assert robot.sent[len(sent):] == pytest.approx([0.5]), 'before it was measured'
-    assert robot.log[-1] == 'waits: speed: -3 cannot be, 0.5 was sent'
+    assert robot.log[-1] == 'waits: speed: -3 cannot be: it was sent to 0.5'
     robot.start()
     assert (robot.session.lost, robot.log[-1]) == (2, 'goes on')
 

@@ -17,8 +17,9 @@ class Positions:
     sent before, so that a robot that hangs a little below it does not sink. A position is never
     further from the measured one than ``high - low`` of a change, or two ``step``: a robot that is
     held, or whose commands end, goes no further. It is within ``low`` and ``high``, of a change
-    those of the feature, or on the way back to them. A measurement that says more, such as a
-    wrong one of a bus, is not believed: see :meth:`doubt`.
+    those of the feature; of a robot that is beyond them it is never further out than the one
+    before. A measurement that cannot be, such as a wrong one of a bus, is not believed: see
+    :meth:`doubt`.
     """
 
     def __init__(self, contract: Contract) -> None:
@@ -37,10 +38,16 @@ class Positions:
         self._lead = np.array([2.0 * part.step or part.high - part.low for part in chosen])
         self._sent: NDArray[np.float64] | None = None
         self._ticked: NDArray[np.float64] | None = None
+        # Where the robot was before anything was sent.
+        self._began: NDArray[np.float64] | None = None
 
-    def forget(self) -> None:
-        """Begin an episode: the next change is from where the robot is."""
+    def forget(self, values: Mapping[str, float] | None = None) -> None:
+        """Begin an episode: the next change is from where the robot is.
+
+        ``values``: from which it is moved by what is sent only; None: by others.
+        """
         self._sent = self._ticked = None
+        self._began = None if values is None else self._measured(values)
 
     def tick(self) -> None:
         """Go on at a tick: of several changes between two of them only the last one counts."""
@@ -67,12 +74,13 @@ class Positions:
 
     def doubt(self, values: Mapping[str, float]) -> str:
         """Return which feature is further from the position sent before than it can be, or ''."""
-        if self._sent is None:
+        before = self._began if self._sent is None else self._sent
+        if before is None:
             return ''
         measured = self._measured(values)
-        for index in np.flatnonzero(np.abs(measured - self._sent) > _BELIEVED * self._lead):
-            return (f'{self._names[index]}: {measured[index]:.3g} cannot be, '
-                    f'{self._sent[index]:.3g} was sent')
+        for index in np.flatnonzero(np.abs(measured - before) > _BELIEVED * self._lead):
+            return (f'{self._names[index]}: {measured[index]:.3g} cannot be: it '
+                    f'{"was" if self._sent is None else "was sent to"} {before[index]:.3g}')
         return ''
 
     def allowed(
@@ -114,6 +122,7 @@ class Positions:
                           begin + given)
         stays = np.where(self._absolute, np.isnan(given), not given[~self._absolute].any())
         wanted = np.where(stays, self._begin(self._sent, values), wanted)
-        wanted = np.clip(wanted, np.minimum(self._low, measured), np.maximum(self._high, measured))
+        before = self._begin(self._sent, values)
+        wanted = np.clip(wanted, np.minimum(self._low, before), np.maximum(self._high, before))
         found: NDArray[np.float64] = np.clip(wanted, measured - self._lead, measured + self._lead)
         return found

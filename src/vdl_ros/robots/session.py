@@ -521,7 +521,7 @@ class Session:
         return Episode(now, deque([rest] * HISTORY, HISTORY))
 
     def _begin(self, now: float) -> None:
-        self._positions.forget()
+        self._positions.forget(self._values())
         self._in_force, self._episode = self._neutral, self._new_episode(now)
         self._sent = self._episode.history[0]
         self._observer.begin()

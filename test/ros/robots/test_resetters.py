@@ -1,10 +1,15 @@
 """Resets by a service, a trajectory and a person, on real topics."""
 
+from types import SimpleNamespace
+
+import numpy as np
 from robot_contract import GOOD
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
 
+from vdl_ros.robots.contract import TrajectoryReset
 from vdl_ros.ros import qos
+from vdl_ros.ros.robots import resetters
 from vdl_ros.srv import Confirm
 
 
@@ -60,6 +65,19 @@ def test_a_robot_that_takes_positions_is_stopped_in_its_reset_by_where_it_is(pee
         peer.until(lambda: len(paths) > 1, 'another one')
     assert (list(paths[-1].points[0].positions), paths[-1].points[0].time_from_start.sec) == (
         [0.1], 0)
+
+
+def test_wrong_measurements_move_no_robot_whose_reset_ends(monkeypatch):
+    paths = []
+    monkeypatch.setattr(resetters.qos, 'pub', lambda *_, **__: SimpleNamespace(
+        publish=paths.append, get_subscription_count=lambda: 1))
+    resetter = resetters._ByTopic(
+        TrajectoryReset(**TRAJECTORY['reset']['trajectory']), None, str, holds=True)
+    resetter.begin(np.random.default_rng())
+    for speed in (0.0, 0.02, 0.04, -1.5, -1.5):
+        assert not resetter.is_done({'speed': speed})
+    resetter.cancel()
+    assert list(paths[-1].points[0].positions) == [0.0]
 
 
 def test_a_person_confirms_each_reset(peer, robot, act, launch):

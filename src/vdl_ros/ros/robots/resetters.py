@@ -4,6 +4,7 @@ By a service, a trajectory, a policy, or a person.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,8 @@ from vdl_ros.ros.robots.robot_topics import resolve_service
 
 # Time to come to where the robot is, s.
 _HOLD_S = 0.1
+# Measurements of which the middle one says where it is, wrong ones among them.
+_SEEN = 5
 
 def check_reset(contract: Contract) -> None:
     if isinstance(contract.reset, PolicyReset):
@@ -132,16 +135,18 @@ class _ByTopic(_ByTrajectory):
         self, reset: TrajectoryReset, node: Node, full: Callable[[str], str], holds: bool,
     ) -> None:
         super().__init__(reset)
-        self._holds, self._values = holds, dict[str, float]()
+        self._holds = holds
+        self._seen = deque[list[float]](maxlen=_SEEN)
         self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._is_sent = False
 
     def begin(self, random: np.random.Generator) -> None:
         super().begin(random)
         self._is_sent = False
+        self._seen.clear()
 
     def is_done(self, values: dict[str, float]) -> bool:
-        self._values = values
+        self._seen.append([values[name] for name in self._reset.positions])
         if not self._is_sent and self._publisher.get_subscription_count():
             self._is_sent = True
             self._publisher.publish(self._message())
@@ -151,10 +156,11 @@ class _ByTopic(_ByTrajectory):
     def cancel(self) -> None:
         if not self._is_sent:
             return
-        # One without points stops a controller of motors; one of positions refuses it.
-        names = [*self._reset.positions]
+        # One without points stops a controller of motors; one of positions refuses it. A wrong
+        # measurement must not move the robot.
+        where = np.nanmedian(self._seen, axis=0).tolist()
         self._publisher.publish(trajectory_message(
-            names, [[self._values[name] for name in names]], [_HOLD_S],
+            [*self._reset.positions], [where], [_HOLD_S],
         ) if self._holds else JointTrajectory())
 
 
