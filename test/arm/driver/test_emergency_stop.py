@@ -119,6 +119,8 @@ def test_state_file_that_cannot_be_read_counts_as_engaged(tmp_path):
     for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to('missing')):
         make(other := tmp_path / f'{make.__name__}.json')
         assert EmergencyStop(other, 100).state.engaged, 'and it does not wait'
+    assert EmergencyStop(other / 'vdl_ros' / 'state.json', 100).state.engaged, 'no disk is there'
+    assert not EmergencyStop(tmp_path / 'new' / 'state.json', 100).state.engaged
 
 
 @pytest.mark.parametrize('released', [False, True])

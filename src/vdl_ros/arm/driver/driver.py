@@ -556,10 +556,11 @@ class EmergencyStop:
         self._path = path
         found = _File(StopState(), [])
         try:
+            there = next(each for each in (path, *path.parents) if os.path.lexists(each))
             if path.is_file():
                 found = msgspec.json.decode(path.read_bytes(), type=_File)
-            elif os.path.lexists(path):
-                # A pipe would block, and a link may lead to what is missing.
+            elif there == path or not there.is_dir():
+                # A pipe would block, and a link may lead to a disk that is not there.
                 raise OSError
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             found.state = StopState(
