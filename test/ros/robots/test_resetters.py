@@ -74,10 +74,10 @@ def test_wrong_measurements_move_no_robot_whose_reset_ends(monkeypatch):
     resetter = resetters._ByTopic(
         TrajectoryReset(**TRAJECTORY['reset']['trajectory']), None, str, holds=True)
     resetter.begin(np.random.default_rng())
-    for speed in (0.0, 0.02, 0.04, -1.5, -1.5):
+    for speed in (0.0, 0.02, 0.04, -1.5, -1.5, -1.5, -1.5):
         assert not resetter.is_done({'speed': speed})
     resetter.cancel()
-    assert list(paths[-1].points[0].positions) == [0.0]
+    assert list(paths[-1].points[0].positions) == [0.01]
 
 
 def test_a_person_confirms_each_reset(peer, robot, act, launch):

@@ -146,7 +146,10 @@ class _ByTopic(_ByTrajectory):
         self._seen.clear()
 
     def is_done(self, values: dict[str, float]) -> bool:
-        self._seen.append([values[name] for name in self._reset.positions])
+        where = [values[name] for name in self._reset.positions]
+        # Not again while the robot is silent.
+        if not self._seen or where != self._seen[-1]:
+            self._seen.append(where)
         if not self._is_sent and self._publisher.get_subscription_count():
             self._is_sent = True
             self._publisher.publish(self._message())
