@@ -111,7 +111,7 @@ class World:
 
     def start_learner(self):
         self.learners += 1
-        self.learner, self.version = f'launch/{self.learners}', 0
+        self.learner, self.version = f'launch/{self.learners:04d}', 0
         self.flow_stats = FlowStats(clock=self.clock)
         self.inbox, self.unrolls = deque(), []
         self.update_ends, self.busy_at = None, 0.0

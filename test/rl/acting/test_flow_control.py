@@ -264,12 +264,12 @@ def test_another_learner_is_taken_once_the_first_is_silent_or_the_other_is_alone
 
 def test_a_learner_that_its_launch_restarted_is_taken_at_once():
     actor = Actor()
-    first, second, another = make_learner_id('a'), make_learner_id('a'), make_learner_id('b')
+    first, unseen, second, another = map(make_learner_id, 'aaab')
     assert actor.takes(first)
     assert actor.takes(second), 'although the graph still shows the first'
     assert not actor.takes(another)
-    assert [actor.choice.is_over(each) for each in (first, second, another)] == [
-        True, False, False]
+    assert [actor.choice.is_over(each) for each in (first, unseen, second, another)] == [
+        True, True, False, False]
     assert actor.takes(another, num_publishers=1)
     assert not actor.choice.is_over(second)
     assert actor.takes(second, num_publishers=1), 'its launch was left, and may be taken again'

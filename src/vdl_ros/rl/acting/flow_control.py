@@ -104,12 +104,13 @@ class Credit:
 
 
 def make_learner_id(launch_id: str) -> str:
-    """Return the id of a new start of a learner: LAUNCH/RANDOM.
+    """Return the id of a new start of a learner: LAUNCH/NS, with the time since the boot.
 
-    All starts in one launch have the same ``launch_id``, and only the last of them is alive;
-    without one this is the only start.
+    All starts in one launch have the same ``launch_id``, and only the last of them is alive: the
+    one with the greatest id. Without a launch it is the only start.
     """
-    return f'{launch_id or uuid.uuid4().hex}/{uuid.uuid4().hex}'
+    started = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return f'{launch_id or uuid.uuid4().hex}/{started:020d}'
 
 
 def launch_of(learner_id: str) -> str:
@@ -130,8 +131,6 @@ class LearnerChoice:
     ) -> None:
         self._patience, self._clock, self._launch_id = patience, clock, launch_id
         self._learner_id = ''
-        # Earlier starts in the launch of this one.
-        self._earlier: set[str] = set()
         self._heard_at = 0.0
         self._left_out = ''
 
@@ -149,18 +148,15 @@ class LearnerChoice:
 
     def is_over(self, learner_id: str) -> bool:
         """Return whether its launch has started another one in its place: the policy is late."""
-        return learner_id in self._earlier
+        launch = launch_of(learner_id)
+        return bool(launch) and launch == launch_of(self._learner_id) and (
+            learner_id < self._learner_id)
 
     def is_with(self, learner_id: str) -> bool:
         return learner_id == self._learner_id
 
     def stay_with(self, learner_id: str) -> None:
-        if learner_id != self._learner_id:
-            if launch_of(learner_id) != launch_of(self._learner_id):
-                self._earlier.clear()
-            elif self._learner_id:
-                self._earlier.add(self._learner_id)
-            self._learner_id = learner_id
+        self._learner_id = learner_id
         self.heard()
 
     def heard(self) -> None:
