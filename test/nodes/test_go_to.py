@@ -48,8 +48,9 @@ class Moves:
 
     @staticmethod
     def stood_still(move):
-        return re.search('stood still|stopped meanwhile|no update for|did not take the goal|'
-                         'client of the goal is gone|switched off meanwhile', move.output) is not None
+        return re.search(
+            'stood still|stopped meanwhile|no update for|did not take the goal|'
+            'client of the goal is gone|switched off meanwhile', move.output) is not None
 
 
 def away(states, *place):
