@@ -215,8 +215,8 @@ def test_all_off_follows_a_release_and_is_repeated_until_all_nodes_have_found_te
                     'the repetitions')
     offs = [each.lamp for each in person.received[count:] if not each.base]
     assert offs[:3] == [1, 0, 0], 'a release with the lamp, then all off'
-    person.turn(b'b', commands=5)
-    assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
+    person.wait_for(lambda: all(each.base for each in person.received[-12:]),
+                    'a key that moves ends them', say=lambda: person.type(b'b'), every=0.03)
 
 
 def test_keys_that_waited_in_a_pause_move_and_release_nothing(person, monkeypatch):
