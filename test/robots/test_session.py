@@ -191,6 +191,19 @@ def test_a_measurement_that_cannot_be_moves_no_robot(robot):
     assert (robot.session.lost, robot.log[-1]) == (2, 'goes on')
 
 
+@pytest.mark.parametrize('wrong', [3.0, np.nan])
+def test_a_measurement_that_cannot_be_does_not_keep_a_wheel_turning(robot, wrong):
+    turn = ActionPart(name='turn', field='angular.z', unit='rad/s', low=-1.0, high=1.0)
+    robot = robot(actions=replace(CHANGES, parts=(*CHANGES.parts, turn)), stops=(STOP,))
+    robot.start()
+    sent = []
+    robot.session._send = lambda action: sent.append([*action])
+    robot.session.act(np.array([0.2, 0.7]), robot.now)
+    robot.session.on_reading('odom', Reading({'speed': wrong}, 0.0, 0.0, robot.now, robot.now))
+    robot.session.on_stop(0, pressed=True)
+    assert sent == [pytest.approx([0.3, 0.7]), pytest.approx([0.3, 0.0])]
+
+
 POSITIONS = Actions(topic='arm', type='trajectory_msgs/msg/JointTrajectory', parts=(ActionPart(
     name='forward', field='positions', key='a', unit='m/s', low=-1.0, high=1.0, step=0.2,
     position_of='speed'),))

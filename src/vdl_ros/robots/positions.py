@@ -62,11 +62,13 @@ class Positions:
         """
         if not self._which:
             return action
-        if self.doubt(values):
-            return None
         found = self._wanted(action, values)
-        if not np.isfinite(found).all():
-            return None
+        if self.doubt(values) or not np.isfinite(found).all():
+            before = self._began if self._sent is None else self._sent
+            if len(self._which) == len(action) or before is None or not np.isfinite(before).all():
+                return None
+            # It stays, but wheels beside it have to get their command: the neutral one, perhaps.
+            found = before
         self._sent = found
         sent: NDArray[np.float64] = action.copy()
         sent[self._which] = found
