@@ -230,8 +230,8 @@ def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
     Args:
         descriptor: the pipe's read end.
         on_silence: called with this command when motors may be on and the time that the driver
-            said is over; again while it returns a problem and the silence lasts.
-        silence: until the first word, s.
+            said is over; again while the silence lasts, soon if it returns a problem.
+        silence: until the first word, and between stops that succeed, s.
         answer: called after each heartbeat.
         clock: of the driver, too, s.
     """
@@ -258,7 +258,8 @@ def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
                     lamp = letter == b'1'
         if due is not None and clock() >= due:
             pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
-            due = None if pause is None else clock() + pause
+            # A driver that stands still may have a transfer under way that comes after the stop.
+            due = clock() + (silence if pause is None else pause)
 
 
 def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
@@ -331,6 +332,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     silent = 'no heartbeat of the driver in time'
     problems: list[str] = []
+    is_told = False
 
     port = UsbPort(options.product, backend, options.timeout, options.port, held=True)
 
@@ -339,6 +341,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return port.open(share=True)
 
     def on_silence(motors: Motors) -> str:
+        nonlocal is_told
         try:
             _send_once(motors, connect)
         except ArmUsbError as error:
@@ -346,12 +349,16 @@ def main(args: Sequence[str] | None = None) -> int:
                 _log(f'{silent}; the motors could not be stopped yet: {error}')
             problems.append(str(error))
             return str(error)
-        _log(f'{silent}, motors stopped'
-             + (f' at attempt {len(problems) + 1}' if problems else ''))
+        if problems or not is_told:
+            _log(f'{silent}, motors stopped'
+                 + (f' at attempt {len(problems) + 1}' if problems else ''))
+        is_told = True
         problems.clear()
         return ''
 
     def answer() -> None:
+        nonlocal is_told
+        is_told = False
         # A driver that hangs reads nothing, one that has ended neither.
         with contextlib.suppress(OSError):
             os.write(sys.stdout.fileno(), _ANSWER)
