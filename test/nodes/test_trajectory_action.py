@@ -12,6 +12,7 @@ from control_msgs.action import FollowJointTrajectory
 from control_msgs.msg import JointTolerance
 from rclpy.action import ActionClient
 from rclpy.duration import Duration
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from vdl_ros.nodes.arm_controller import ArmControllerNode
 from vdl_ros.nodes.sim_arm import SimArmNode
@@ -196,6 +197,13 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(
             (replace_by_topic, 'replaced by a trajectory on arm/joint_trajectory')):
         ended = arm.undisturbed(attempt)
         assert (ended.status, ended.result.error_string) == (ABORTED, reason)
+    # While a client does not take feedback reliably, and nothing would tell that it is gone.
+    arm.undisturbed(lambda: arm.end(arm.turn(0.0)))
+    loose = ActionClient(peer.node, FollowJointTrajectory, ACTION, feedback_sub_qos_profile=(
+        QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)))
+    ended = arm.undisturbed(lambda: arm.end(arm.turn(2.0)))
+    assert 'not take feedback reliably' in ended.result.error_string
+    loose.destroy()
     # Of a client that is stopped, and is then killed, while DDS still knows it.
     program = tmp_path / 'client.py'
     program.write_text(CLIENT)

@@ -16,7 +16,7 @@ from control_msgs.msg import JointTolerance
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
-from rclpy.qos import QoSProfile
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
@@ -29,6 +29,7 @@ from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
+_GOALS = f'{ACTION}/_action/send_goal'
 _FEEDBACK_S = 0.2  # period of the feedback, s
 _QUEUED_S = 0.1  # for so long a goal may wait in a process that runs, s
 # A client that has not taken its feedback for this time is gone, s.
@@ -192,8 +193,8 @@ class TrajectoryAction:
 
     def _reason_to_stop(self, goal: _Goal, now: float) -> tuple[str, int]:
         """Return why a running goal has to end, '' if it need not, and the code of the result."""
-        if self._is_client_gone(goal, now):
-            return 'the client of the goal is gone', _Result.GOAL_TOLERANCE_VIOLATED
+        if reason := self._why_client_counts_as_gone(goal, now):
+            return reason, _Result.GOAL_TOLERANCE_VIOLATED
         if not self._has_started(goal):
             return '', _Result.SUCCESSFUL
         if violation := goal.tolerances.violation(self._controller.error, at_goal=False):
@@ -209,23 +210,30 @@ class TrajectoryAction:
     def _has_started(self, goal: _Goal) -> bool:
         return self._controller.starts > goal.starts
 
-    def _is_client_gone(self, goal: _Goal, now: float) -> bool:
-        """Return whether a receiver of the feedback has left, or takes none any more."""
-        if now - self._reported_at >= _FEEDBACK_S:
-            present = self._look(now)
-            if goal.clients - present:
-                return True
-            goal.clients |= present
-            if present and self._feedback.wait_for_all_acked(Duration()):
-                goal.taken_at = now
-            elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
-                self._gone = present
-                return True
-        return False
+    def _why_client_counts_as_gone(self, goal: _Goal, now: float) -> str:
+        """Return '' while every receiver of the feedback is there and takes it."""
+        gone = 'the client of the goal is gone'
+        if now - self._reported_at < _FEEDBACK_S:
+            return ''
+        present = self._look(now)
+        if goal.clients - present:
+            return gone
+        goal.clients |= present
+        is_watched = len(present) >= max(1, self._node.count_clients(_GOALS))
+        if is_watched and self._feedback.wait_for_all_acked(Duration()):
+            goal.taken_at = now
+        elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
+            self._gone = present
+            return gone if is_watched else (
+                'a client of the action does not take feedback reliably: nobody would notice its '
+                'end')
+        return ''
 
     def _look(self, now: float) -> set[bytes]:
+        """Return who takes feedback reliably; of others nothing tells that they live."""
         present = {bytes(each.endpoint_gid) for each in
-                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
+                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)
+                   if each.qos_profile.reliability is ReliabilityPolicy.RELIABLE}
         left = {each: min(left_at, now) for each, left_at in self._clients.items()
                 if each not in present and now - left_at < MAX_GAP}
         self._looked_at, self._clients = now, left | dict.fromkeys(present, math.inf)
