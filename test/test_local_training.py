@@ -196,7 +196,7 @@ def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_pro
                          '--run_dir', str(tmp_path / 'run')])
     (checkpoint, out, line, status), = found
     assert 450 < checkpoint['learner']['agent_steps'] <= 500
-    assert out.endswith(f'ended by interrupted; written to {tmp_path}/run\n')
+    assert out.endswith(f'\ninterrupted; written to {tmp_path}/run\n')
     assert line.startswith('serial: ended 0 s after the signal to end, in the middle of step()')
     assert status == 1
 

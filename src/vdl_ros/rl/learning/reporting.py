@@ -60,9 +60,12 @@ _ENDLESS, _ENDLESS_S = 10_000, 60.0
 _RECENT_LINES = 30
 
 
-def ended(reason: str, path: Path) -> str:
-    return (f'ended; not all could be written to {path}, as said above' if reason == NOT_SAVED
-            else f'ended by {reason}; written to {path}')
+def ended(reason: str, path: Path | None) -> str:
+    """Return the last line of a run; without ``path`` learner 0 writes it."""
+    if reason == NOT_SAVED and path:
+        return f'ended; not all could be written to {path}, as said above'
+    why = reason if reason == 'interrupted' else f'ended by {reason}'
+    return f'{why}; written {f"to {path}" if path else "by learner 0"}'
 
 
 class RunReporter:

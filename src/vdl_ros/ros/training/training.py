@@ -378,8 +378,7 @@ class Training:
 
         def loop() -> str:
             reason = self._train(stop)
-            node.get_logger().info(
-                ended(reason, self.folder.path) if self.folder else f'ended by {reason}; {where}')
+            node.get_logger().info(ended(reason, self.folder.path if self.folder else None))
             return reason
 
         of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
