@@ -219,7 +219,7 @@ class TrajectoryAction:
         if goal.clients - present:
             return gone
         goal.clients |= present
-        is_watched = len(present) >= max(1, self._node.count_clients(_GOALS))
+        is_watched = self._is_watched()
         if is_watched and self._feedback.wait_for_all_acked(Duration()):
             goal.taken_at = now
         elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
@@ -229,11 +229,20 @@ class TrajectoryAction:
                 'end')
         return ''
 
+    def _is_watched(self) -> bool:
+        """Return whether each client takes the feedback so that its end would be noticed.
+
+        Nothing tells that a receiver lives which is best effort, or whose profile does not match.
+        """
+        receivers = self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)
+        return (len(receivers) >= max(1, self._node.count_clients(_GOALS))
+                and len(receivers) == self._feedback.get_subscription_count()
+                and all(each.qos_profile.reliability is ReliabilityPolicy.RELIABLE
+                        for each in receivers))
+
     def _look(self, now: float) -> set[bytes]:
-        """Return who takes feedback reliably; of others nothing tells that they live."""
         present = {bytes(each.endpoint_gid) for each in
-                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)
-                   if each.qos_profile.reliability is ReliabilityPolicy.RELIABLE}
+                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
         left = {each: min(left_at, now) for each, left_at in self._clients.items()
                 if each not in present and now - left_at < MAX_GAP}
         self._looked_at, self._clients = now, left | dict.fromkeys(present, math.inf)
