@@ -380,6 +380,18 @@ def test_a_pause_counts_as_a_way_back_no_longer_than_the_guardian_lets_it_last(m
             3.0 - 2.8 + 1.5 * (0.2 + before + back), abs=3 * PERIOD)
 
 
+def test_a_command_is_sent_again_after_a_pause_in_which_the_guardian_may_have_stopped(make):
+    # Else a motor that stands would count as running back.
+    arm = make(refresh_period=5.0, command_timeout=2.0)
+    for pause, transfers in ((0.3, 0), (0.45, 1)):
+        arm.run(0.5, Motors(base=-1))
+        count = len(arm.bench.data)
+        arm.now += pause
+        arm.run(0.2)
+        assert arm.bench.data[count:] == [arm.bench.data[-1]] * transfers, pause
+        assert arm.motors == Motors(base=-1)
+
+
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))

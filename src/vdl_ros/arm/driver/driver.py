@@ -102,6 +102,8 @@ class RunTimeLimiter:
         self._limit, self._weight = limit, weight
         # After so much of a pause of this process the guardian may have ended the way back, s.
         self.unattended = SILENCE_S
+        # Whether there was such a pause since this was set to False.
+        self.was_unattended = False
         # How the motors may run now: more than one while the device fails.
         self._on = frozenset({Motors()})
         self.reset(0.0)
@@ -128,6 +130,7 @@ class RunTimeLimiter:
     def advance(self, now: float) -> None:
         """Count the time up to ``now``; what may run in a direction counts as running in it."""
         elapsed, self._at = max(0.0, now - self._at), now
+        self.was_unattended |= elapsed >= self.unattended
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
             run = elapsed if way > 0 else min(elapsed, self.unattended) * self._weight
@@ -412,7 +415,10 @@ class ArmDriver:
         off: dict[str, Any] = {name: 0 for name, direction in self.locked_out.items()
                                if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
+        # The guardian may have stopped motors that are to run.
+        always |= self._run_time.was_unattended and wanted.moving
         if always or wanted != self.sent or now - self._sent_at >= self._config.refresh_period:
+            self._run_time.was_unattended = False
             try:
                 self._send(link, wanted)
             except ArmUsbError as error:
