@@ -2,12 +2,12 @@
 
 It sees what a person would see: the target, the arm, the cube, and who acts; to *reach* it acts
 as the policy that ships. The first episodes are its own, as demonstrations; after that it helps
-once arm or cube has not come nearer for ``patience`` seconds, until it is there.
+once the arm to the cube, or what moves to the target, has not come nearer for ``patience``
+seconds, until it is there.
 """
 
 import argparse
 import math
-from collections.abc import Callable
 
 import numpy as np
 import rclpy
@@ -18,11 +18,10 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
-from benchmarks.arm_scripts import Arm, Moves, pick_and_place, push
+from benchmarks.arm_scripts import SCRIPTS, Script, Sight
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.arm.kinematics import InverseKinematics, Kinematics
-from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.files import find_resource
 from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading
 from vdl_ros.envs.owi535.reach import MOTORS, ReachObserver
@@ -35,14 +34,6 @@ from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
 # How much nearer the arm has to come within the patience, m; the time between equal commands, s.
 NEARER, REPEAT_S = 0.02, 0.1
-#: What moves a cube, by the name of a task.
-SCRIPTS = {'push': push, 'pick_place': pick_and_place}
-
-
-class _SeenArm(Arm):
-    """What a person sees of the arm and its cube."""
-
-    goal = cube = joints = np.zeros(0)
 
 
 class Person(Node):
@@ -52,20 +43,19 @@ class Person(Node):
     """
 
     def __init__(
-        self, first: int, patience: float, script: Callable[[Arm], Moves] | None = None,
+        self, first: int, patience: float, script: type[Script] | None = None,
     ) -> None:
         super().__init__('scripted_person')
-        self._first, self._patience, self._script = first, patience, script
         geometry = load()
+        self._first, self._patience = first, patience
+        self._script = script(geometry) if script else None
         self._kinematics = Kinematics(geometry)
         self._observer, self._past = ReachObserver(geometry), Past()
         self._act = load_policy(find_resource('models/reach.pt')).act()
-        self._commands = np.zeros((IN_FLIGHT, len(MOTORS)), np.int8)
+        self._commands = np.zeros((IN_FLIGHT, len(JOINTS)), np.int8)
         self._motors = qos.pub(self, 'arm/motors')
-        self._seen = _SeenArm(InverseKinematics(
-            geometry, CollisionChecker(build_scene(geometry)).collides))
         self._target: NDArray[np.float64] | None = None
-        self._moves: Moves | None = None
+        self._cube: NDArray[np.float64] | None = None
         self._is_running = self._helps = False
         self._episodes = 0
         self._nearest, self._nearest_at, self._moved_at = math.inf, 0.0, -math.inf
@@ -77,7 +67,7 @@ class Person(Node):
 
     def _on_target(self, message: PointStamped) -> None:
         self._target = np.array([message.point.x, message.point.y, message.point.z])
-        self._moves, self._nearest = None, math.inf
+        self._nearest, self._moved_at = math.inf, -math.inf
         self._past, self._commands = Past(), np.zeros_like(self._commands)
         self._episodes += 1
         self._helps = self._episodes <= self._first
@@ -86,49 +76,38 @@ class Person(Node):
         self._is_running = message.data.endswith('acts')
 
     def _on_cube(self, message: PoseStamped) -> None:
-        self._seen.cube = pose_of(message.pose)[:3]
+        self._cube = pose_of(message.pose)[:3]
 
     def _on_joints(self, message: JointState) -> None:
         now, positions = seconds(message.header.stamp), positions_of(message)
-        if self._target is None or not self._is_running or (
-                self._script is not None and not len(self._seen.cube)):
+        tool = self._kinematics.pose(positions)[:3, 3]
+        moved = tool if self._script is None else self._cube
+        if self._target is None or not self._is_running or moved is None:
             self._send(np.zeros(len(JOINTS), np.int8), now)
             return
-        self._seen.joints, self._seen.goal = positions, self._target
-        moved = self._kinematics.pose(positions)[:3, 3] if self._script is None \
-            else self._seen.cube
-        distance = float(np.linalg.norm(moved - self._target))
+        distance = float(np.linalg.norm(moved - self._target) + np.linalg.norm(moved - tool))
         if distance < self._nearest - NEARER:
             self._nearest, self._nearest_at = distance, now
         self._helps |= now - self._nearest_at > self._patience
-        if self._helps:
-            reading = JointReading(positions, np.array(now))
-            self._send(self._by_policy(reading, now) if self._script is None
-                       else self._by_script(now), now)
+        if not self._helps:
+            return
+        if now - self._moved_at >= 1.0 / RATE - 1e-6:
+            self._moved_at = now
+            directions = self._choose(JointReading(positions, np.array(now)), moved, self._target)
+            self._commands = np.concatenate([directions[None], self._commands[:-1]])
+        self._send(self._commands[0], now)
 
-    def _by_script(self, now: float) -> NDArray[np.int8]:
-        """Return the directions of the script, which goes on at the rate of the task."""
-        assert self._script is not None
-        if self._moves is None:
-            self._moves, self._moved_at = self._script(self._seen), -math.inf
-        if now - self._moved_at < 1.0 / RATE - 1e-6:
-            return self._sent
-        self._moved_at = now
-        return next(self._moves, np.zeros(len(JOINTS), np.int8))
-
-    def _by_policy(self, reading: JointReading, now: float) -> NDArray[np.int8]:
-        """Return the directions of the policy that ships, which sees what people see."""
-        assert self._target is not None
-        if now - self._moved_at < 1.0 / RATE - 1e-6:
-            return self._sent
-        self._moved_at = now
+    def _choose(
+        self, reading: JointReading, cube: NDArray[np.float64], target: NDArray[np.float64],
+    ) -> NDArray[np.int8]:
+        """Return the directions of the script, or of the policy that ships, int8 [5]."""
+        if self._script is not None:
+            return self._script.act(Sight(reading.positions, cube, target, self._commands))
         observation = self._observer.observe(
-            reading, self._past.before(reading), np.array(now), self._commands, self._target)
+            reading, self._past.before(reading), reading.stamp, self._commands[:, :len(MOTORS)],
+            target)
         actions = self._act(observation[None], np.zeros(1, np.bool_), np.zeros(1))[0]
-        directions = np.zeros(len(JOINTS), np.int8)
-        directions[:len(MOTORS)] = actions - 1
-        self._commands = np.concatenate([directions[None, :len(MOTORS)], self._commands[:-1]])
-        return directions
+        return np.append(actions - 1, 0).astype(np.int8)
 
     def _send(self, directions: NDArray[np.int8], now: float) -> None:
         """Command, if it is new or has to be repeated; all off is said once."""
