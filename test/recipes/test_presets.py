@@ -94,6 +94,16 @@ def test_every_preset_of_the_package_can_be_used(monkeypatch):
     assert config_file.preset('ALE/Breakout-v5', 'a3c')['episodic_life']
 
 
+def test_a_robot_has_the_preset_of_a_contract_that_its_own_includes(tmp_path):
+    for name, base in (('corner', 'owi535_sim'), ('far_corner', 'corner'), ('broken', '[')):
+        (tmp_path / f'{name}.yaml').write_text(f'include: {base}.yaml\n')
+    expected = config_file.preset('robot/owi535_sim', 'sac')
+    assert expected['cloning_cost'] == 1.0
+    others = config_file.preset('robot/other', 'sac')
+    for name, settings in (('corner', expected), ('far_corner', expected), ('broken', others)):
+        assert config_file.preset(f'robot/{name}', 'sac', robots=str(tmp_path)) == settings, name
+
+
 def test_the_first_file_by_name_whose_pattern_fits_wins_and_case_counts(tasks):
     tasks('b.yaml', ['*'], {'ppo': {'ppo_clip': 0.3}}, seed=2)
     tasks('a.yaml', ['Cart*-v?', 'Exact-v0'], seed=1)

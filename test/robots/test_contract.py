@@ -64,8 +64,12 @@ def test_an_include_gives_the_keys_that_are_not_there_and_a_null_takes_them_away
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
     assert (found.images, found.reward) == ((), None)
     assert found.task.arguments == {'goal': None}
-    # Of the package, if it is not beside it.
-    assert read_contract(write({'include': 'owi535_sim.yaml', 'rate': 5.0})).simulated_clock
+    # Of the package, if it is not beside it; a task may have only other arguments.
+    found = read_contract(write({
+        'include': 'owi535_sim.yaml', 'rate': 5.0, 'task': {'arguments': {'close': 0.04}}}))
+    assert found.simulated_clock
+    assert found.task.function.endswith(':ReachOnRobot')
+    assert found.task.arguments == {'close': 0.04}
 
 
 def refused(function, *arguments):

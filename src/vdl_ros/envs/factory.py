@@ -122,7 +122,8 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
           same_step: bool = False, takeovers: bool = False) -> CheckedVectorEnv:
     if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
-            _refuse(config, name, 'other settings choose its variant')
+            _refuse(config, name, 'its contract has the arguments of its task'
+                    if config.env_id.startswith(ROBOT) else 'other settings choose its variant')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)

@@ -10,7 +10,7 @@ from vdl_ros.common.files import find_resource
 from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of
-from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.envs.env_config import ROBOT, EnvConfig, EnvModulesConfig
 from vdl_ros.recipes.yaml_file import YamlFile
 from vdl_ros.rl.runs.run_config import CONFIG, GIVEN_AGAIN, RunConfig, RunFolderConfig
 from vdl_ros.rl.settings import (
@@ -20,6 +20,7 @@ from vdl_ros.rl.settings import (
     TrainConfig,
     reject_other_algorithm_settings,
 )
+from vdl_ros.robots.contract import lineage
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
@@ -99,7 +100,7 @@ def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:
             or not path.exists() or not (run / CONFIG).exists()):
         return {}
     settings = of_saved(read_saved('init', run))
-    if str(settings.get('env_id', '')).startswith('robot/'):
+    if str(settings.get('env_id', '')).startswith(ROBOT):
         return {}  # a folder must not choose the robot that moves
     return {name: value for name, value in settings.items()
             if not name.startswith('adversarial_') and name not in ('freeze', 'init_encoder')}
@@ -121,13 +122,18 @@ def folder() -> Path:
     return find_resource('config/tasks').parent
 
 
-def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
-    """Return the preset settings; ``network`` is the one that the user names, if any."""
+def preset(
+    env_id: str, algorithm: str, network: str = '', robots: str = '',
+) -> dict[str, object]:
+    """Return the preset settings.
+
+    ``network`` is the one that the user names, if any; ``robots`` the folder of the contracts.
+    """
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
         found |= read_yaml(path)['/**']['ros__parameters']
-    task = _task(env_id)
+    task = _task(env_id, robots)
     found |= task.get('settings', {})
     found |= task.get('environments', {}).get(env_id, {})
     found |= task.get('algorithms', {}).get(algorithm, {})
@@ -135,11 +141,18 @@ def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
     return found
 
 
-def _task(env_id: str) -> Mapping[str, Any]:
-    """Return the file of a task, {} without one; of several the first by name counts."""
+def _task(env_id: str, robots: str = '') -> Mapping[str, Any]:
+    """Return the file of a task, {} without one; of several the first by name counts.
+
+    A robot has the file of a contract that its own includes, too.
+    """
+    env_ids = [env_id]
+    if env_id.startswith(ROBOT):
+        env_ids = [ROBOT + name for name in lineage(env_id.removeprefix(ROBOT), robots)]
     for path in sorted((folder() / 'tasks').glob('*.yaml')):
         content: Mapping[str, Any] = read_yaml(path)
-        if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
+        if any(fnmatch.fnmatchcase(each, pattern)
+               for each in env_ids for pattern in content['env_ids']):
             return content
     return {}
 
@@ -155,8 +168,9 @@ def resolve(
     """
     was = (saved or {}).get('algorithm')
     env_id = str(given.get('env_id', default_env_id))
+    robots = str(given.get('robots', ''))
     better = {} if saved else {
-        name: value for name, value in _task(env_id).items() if name == 'algorithm'}
+        name: value for name, value in _task(env_id, robots).items() if name == 'algorithm'}
     algorithm = str(given.get('algorithm') or was or better.get('algorithm')
                     or TrainConfig.algorithm)
     if was and algorithm != was:
@@ -164,5 +178,5 @@ def resolve(
                            f'{quoted(was)} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
     base = dict(saved) if saved else (
-        preset(env_id, algorithm, str(given.get('network', ''))) | better)
+        preset(env_id, algorithm, str(given.get('network', '')), robots) | better)
     return base | dict(given)

@@ -610,16 +610,38 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     if not isinstance(other, str) or not _INCLUDED.fullmatch(other) or depth == _MAX_INCLUDES:
         raise ContractError(f'{path.name}: {key}: {quoted(other)} is not allowed: a file of '
                             'the same folder, or of this package, such as owi535.yaml, not itself')
-    included = path.parent / other
-    if not included.is_file():
-        included = find_resource('config/robots') / other
-    content = _content(included, depth + 1)
+    content = _content(_included(path, other), depth + 1)
     if key == 'include':
+        task, changed = content.get('task'), found.get('task')
+        # Other arguments of the same task.
+        if isinstance(task, dict) and isinstance(changed, dict) and 'function' not in changed:
+            found['task'] = task | changed
         return content | found
     try:
         return expanded(content, found, other)
     except ValueError as error:
         raise ContractError(f'{path.name}: {error}') from None
+
+
+def _included(path: Path, other: str) -> Path:
+    """Return the file that another one includes: of its folder, or else of this package."""
+    beside = path.parent / other
+    return beside if beside.is_file() else find_resource('config/robots') / other
+
+
+def lineage(name: str, folder: str = '') -> list[str]:
+    """Return the name of a contract and of those that it includes, the nearest first."""
+    names, path = [name], known_contracts(folder).get(name)
+    while path is not None and len(names) <= _MAX_INCLUDES:
+        try:
+            content = read_yaml(path)
+        except YamlError:
+            break  # the environment says what is wrong
+        other = content.get('include') if isinstance(content, dict) else None
+        path = _included(path, other) if isinstance(other, str) and _INCLUDED.fullmatch(
+            other) else None
+        names += [path.stem] if path is not None else []
+    return names
 
 
 def _without_nulls(value: Any) -> Any:

@@ -348,7 +348,8 @@ class Session:
         if age > self._contract.late.limit:
             # Logged once: a simulation that is fast may lose many.
             self.lose('' if self._was_late else f'the agent took {age:.2g} s for an action, '
-                      'more than late: limit; later ones are only counted')
+                      f'more than {self._contract.late.limit:g} s (late: limit of the contract); '
+                      'further ones are only counted')
             self._was_late = True
             return
         assert episode.before is not None

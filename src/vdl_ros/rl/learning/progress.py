@@ -196,7 +196,7 @@ class Progress:
 
     @property
     def takeovers(self) -> dict[str, float]:
-        """Of the last 100 episodes, {} if a person has acted in none of them.
+        """Of the last 20 episodes, {} if a person has acted in none of the last 100.
 
         ``share`` is the mean share of steps at which a person acted, ``success_alone`` the share
         of episodes that succeeded without such a step.
@@ -204,8 +204,10 @@ class Progress:
         kept = self._kept['takeovers']
         if not any(share for share, _ in kept):
             return {}
-        alone = [not share and bool(success) for share, success in kept]
-        return {'share': _mean([share for share, _ in kept]), 'success_alone': _mean(alone)}
+        # Few, so that a person sees soon what help was good for.
+        last = list(kept)[-20:]
+        return {'share': _mean([share for share, _ in last]),
+                'success_alone': _mean([not share and bool(success) for share, success in last])}
 
     def reaches(self, mean_return: float) -> bool:
         return len(self._kept['returns']) == 100 and self.mean_return >= mean_return
