@@ -190,13 +190,31 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(
             arm.action._clients[b'left'] = time.monotonic()
             return arm.end(arm.send(['base'], [[2.0]], [60.0])[0])
 
-    while 'client of the goal is gone' not in (reason := leave().result.error_string):
-        assert 'stood still' in reason or 'stopped meanwhile' in reason or 'no ' in reason
+    def until_gone(attempt):
+        while 'client of the goal is gone' not in (reason := attempt().result.error_string):
+            assert re.search('stood still|stopped meanwhile|no ', reason)
+
+    until_gone(leave)
     for attempt, reason in (
             (replace, 'replaced by another goal'),
             (replace_by_topic, 'replaced by a trajectory on arm/joint_trajectory')):
         ended = arm.undisturbed(attempt)
         assert (ended.status, ended.result.error_string) == (ABORTED, reason)
+    # Of one that has left between two looks at the graph.
+    with monkeypatch.context() as patch:
+        patch.setattr(trajectory_action, '_FEEDBACK_S', 60.0)
+        passing = []
+
+        def pass_by():
+            handle = arm.turn(-2.0)
+            passing[:] = [peer.node.create_subscription(
+                FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
+                lambda _: None, 10)]
+            peer.until(lambda: arm.action._feedback.get_subscription_count() == 2, 'a receiver')
+            peer.node.destroy_subscription(passing.pop())
+            return arm.end(handle)
+
+        until_gone(pass_by)
     # While a client does not take feedback reliably, or none reaches it: nothing would tell that
     # it is gone.
     for profile in (QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT),

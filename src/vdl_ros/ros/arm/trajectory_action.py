@@ -16,6 +16,7 @@ from control_msgs.msg import JointTolerance
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
+from rclpy.event_handler import PublisherEventCallbacks, QoSPublisherMatchedInfo
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
@@ -78,6 +79,7 @@ class _Goal:
     duration: float
     starts: int
     taken_at: float
+    departed: int
     ends_at: float | None = None
     clients: set[bytes] = field(default_factory=set)
 
@@ -105,15 +107,23 @@ class TrajectoryAction:
         self._clients: dict[bytes, float] = {}
         # Those that did not take it, and those beside them.
         self._gone: set[bytes] = set()
+        # How many have ever left, also between two looks, and when the last one was missed, s.
+        self._departed, self._departed_at = 0, -math.inf
         # Of its own, not of the server, because it tells whether the client takes the messages;
         # with the profile of rcl_action.
         self._feedback = node.create_publisher(
             FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
-            QoSProfile(depth=10))
+            QoSProfile(depth=10),
+            event_callbacks=PublisherEventCallbacks(matched=self._on_matched))
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
             goal_callback=self._on_request, handle_accepted_callback=self._on_goal,
             cancel_callback=self._on_cancel, result_timeout=_RESULT_S)
+
+    def _on_matched(self, matched: QoSPublisherMatchedInfo) -> None:
+        departed = matched.total_count - matched.current_count
+        if departed > self._departed:
+            self._departed, self._departed_at = departed, time.monotonic()
 
     def replaced(self, by: str) -> None:
         """End the goal, if there is one, motors off, because another trajectory follows."""
@@ -174,10 +184,11 @@ class TrajectoryAction:
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
         # Also those that left while the goal waited.
-        clients = {each for each, left_at in self._clients.items()
-                   if left_at > now - self._input_age() - _QUEUED_S}
+        since = now - self._input_age() - _QUEUED_S
+        clients = {each for each, left_at in self._clients.items() if left_at > since}
         self._goal = _Goal(
-            handle, tolerances, duration, self._controller.starts, now, clients=clients)
+            handle, tolerances, duration, self._controller.starts, now,
+            self._departed - (self._departed_at > since), clients=clients)
         self._start(request.trajectory)
         if not self._is_busy():
             self._abort(self._goal, _Result.INVALID_GOAL, self._controller.reason)
@@ -213,6 +224,8 @@ class TrajectoryAction:
     def _why_client_counts_as_gone(self, goal: _Goal, now: float) -> str:
         """Return '' while every receiver of the feedback is there and takes it."""
         gone = 'the client of the goal is gone'
+        if self._departed > goal.departed:
+            return gone
         if now - self._reported_at < _FEEDBACK_S:
             return ''
         present = self._look(now)
