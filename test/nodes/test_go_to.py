@@ -42,6 +42,15 @@ class Moves:
             if not self.stood_still(process):
                 return process
 
+    def wait(self, *place, why):
+        """Return the command, which waits and says why; again after a standstill."""
+        while True:
+            process = self.start(*place)
+            process.wait_for(lambda process=process: why in process.output
+                             or self.has_ended(process), why)
+            if not self.stood_still(process):
+                return process
+
     @staticmethod
     def has_ended(process):
         return process.process.poll() is not None
@@ -113,8 +122,7 @@ def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
     peer.until(lambda: status and status[-1].reason == 'no sign of life of the viewer',
                'the arm without a viewer')
     go_to = Moves(launch, peer)
-    move = go_to.start('0.15', '-0.1', '0.15')
-    move.wait_for(lambda: 'waiting for sign of life of the viewer' in move.output, 'it waits')
+    move = go_to.wait('0.15', '-0.1', '0.15', why='waiting for sign of life of the viewer')
     assert not any(moves(message) for message in motors)
     alive = peer.talk('arm/viewer_alive')
     with peer.saying(lambda: alive.publish(Empty())):

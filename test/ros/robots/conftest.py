@@ -41,10 +41,13 @@ class Robot:
         message.twist.twist.linear.x = self.commands[-1] if self.commands else 0.0
         self._odom.publish(message)
 
-    def confirm(self):
-        """Let an environment go on, as a person does."""
-        self._peer.until(lambda: self._peer.call(
-            Confirm, 'robot/confirm', Confirm.Request()).success, 'the confirmation')
+    def confirm(self, condition, what):
+        """Let an environment go on, as a person does, until ``condition``.
+
+        Again after each time for which the machine stood still.
+        """
+        self._peer.until(condition, what, every=5.0, say=lambda: self._peer.call(
+            Confirm, 'robot/confirm', Confirm.Request()))
 
     def stop(self, stopped=True):
         self._stop.publish(Bool(data=stopped))

@@ -44,8 +44,7 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end_and_ends_with_the_env
         agent.end()
         peer.until(lambda: not paths[-1].points, 'a trajectory without points')
         agent = act(TRAJECTORY)
-        robot.confirm()
-        peer.until(lambda: paths[-1].points, 'a trajectory')
+        robot.confirm(lambda: paths[-1].points, 'a trajectory')
         assert agent.steps == []
         # As if it moved to where the trajectory ends.
         peer.until(lambda: len(agent.steps) > 3, 'steps', say=lambda: robot.commands.append(0.2))

@@ -190,8 +190,7 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
         count = len(robot.commands)
         peer.until(lambda: 'the environment before has ended' in printed(), 'the reason')
         assert 0.5 not in robot.commands[count:]
-        robot.confirm()
-        peer.until(lambda: 0.5 in robot.commands[count:], 'a command')
+        robot.confirm(lambda: 0.5 in robot.commands[count:], 'a command')
         other.end()
         robot.until_still()
 
@@ -218,8 +217,7 @@ def test_nothing_moves_without_who_acts_and_after_that_before_a_person_confirms(
         count = len(agent.steps)
         robot.until_still()
         assert len(agent.steps) == count
-        robot.confirm()
-        peer.until(lambda: len(agent.steps) > count + 3, 'steps')
+        robot.confirm(lambda: len(agent.steps) > count + 3, 'steps')
 
 
 def test_an_environment_that_has_failed_leaves_the_robot_to_the_next_one(peer, robot, act):
@@ -229,8 +227,7 @@ def test_an_environment_that_has_failed_leaves_the_robot_to_the_next_one(peer, r
         failed.end()
         assert 'TypeError' in str(failed.error)
         other = act()
-        robot.confirm()
-        peer.until(lambda: len(other.steps) > 3, 'steps')
+        robot.confirm(lambda: len(other.steps) > 3, 'steps')
 
 
 def test_an_environment_waits_until_the_robot_receives_its_actions(peer, robot, act, printed):
@@ -279,8 +276,7 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(
         first.thread.join()
         first.env.close()
         # Nor does it begin when the first one ends, before a person lets it.
-        robot.confirm()
-        peer.until(lambda: len(second.steps) > 3, 'steps of the second')
+        robot.confirm(lambda: len(second.steps) > 3, 'steps of the second')
 
 
 def test_an_environment_of_several_robots_waits_for_another_one_of_any(
@@ -414,6 +410,5 @@ def test_measurements_with_stamps_of_another_time_are_refused_unless_told_otherw
         peer.until(lambda: len(agent.steps) > 3, 'steps')
     agent.end()
     other = act({'topics': {'odom': {**GOOD['topics']['odom'], 'stamped': False}}})
-    robot.confirm()
     with peer.saying(measure_wrongly, every=0.01):
-        peer.until(lambda: len(other.steps) > 3, 'steps')
+        robot.confirm(lambda: len(other.steps) > 3, 'steps')
