@@ -170,6 +170,17 @@ def test_dead_link_releases_the_keys_of_a_terminal_with_key_releases(kitty):
         assert kitty.motors(now).moving == (now < 61.0 + TeleopConfig().held_timeout)
 
 
+@pytest.mark.parametrize('data', [
+    pytest.param(b'\x1b[?0u', id='no more reports of releases'),
+    pytest.param(b'\x1b[1092;1:3u', id='release in another layout'),
+])
+def test_motors_go_off_when_the_release_of_a_held_key_cannot_be_known(kitty, data):
+    kitty.feed(b'\x1b[1078;1:1u\x1b[97;1:1u\x1b[1078;1:3u', 1.0)
+    assert kitty.motors(1.0) == Motors(gripper=1)
+    kitty.feed(data, 1.1)
+    assert kitty.motors(1.1) == Motors()
+
+
 def test_held_key_needs_a_new_press_after_a_stop(kitty):
     kitty.feed(b'\x1b[97;1:1u', 1.0)
     kitty.feed(b'\x1b[32;1:1u', 2.0)
@@ -203,7 +214,8 @@ SEQUENCES = {
     b'\x1b[97:65;2:1;65u': [Key('a', 'press')], b'\x1b[97;5u': [], b'\x1b[97;3u': [],
     b'\x1b[97;9u': [], b'\x1b[97;5:3u': [Key('a', 'release')],
     b'\x1b[99;5u': [Key('ctrl-c', 'press')], b'\x1b[32u': [Key('space', 'press')],
-    b'\x1b[57441u': [], b'\x1b[97;1:9u': [], b'\x1b[u': [], b'\x1b[;;u': [], b'\x1b[?u': [],
+    b'\x1b[1092;1:3u': [Key('ф', 'release')], b'\x1b[97;1:9u': [],
+    b'\x1b[u': [], b'\x1b[;;u': [], b'\x1b[?u': [],
     b'\x1b[?11u': [Flags(11)], b'\x1b[?1;2c': [], b'\x1b[-97u': [],
     b'\x1b[9' + b'9' * 60 + b'u': []}
 

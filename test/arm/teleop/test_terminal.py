@@ -85,7 +85,7 @@ def test_status_line_is_redrawn_and_clipped(line):
 
 
 def test_blocked_terminal_does_not_block_the_program(line):
-    _, slave = line
+    master, slave = line
     with Terminal(slave, slave) as terminal:
         for number in range(1000):
             if not select.select([], [slave], [], 0)[1]:
@@ -93,3 +93,6 @@ def test_blocked_terminal_does_not_block_the_program(line):
             terminal.set_status('x' * 60 + str(number))
         assert not select.select([], [slave], [], 0)[1]
         terminal.set_status('not seen')
+        # Room for a part of a line.
+        os.read(master, 400)
+        terminal.log('x' * 5000)

@@ -42,7 +42,7 @@ _TOKEN = re.compile(rb'''
 class Key:
     """A key event.
 
-    ``name`` is its letter in lower case, 'space', 'esc', 'ctrl-c', or 'focus-out' when the
+    ``name`` is its character in lower case, 'space', 'esc', 'ctrl-c', or 'focus-out' when the
     terminal lost the keyboard focus. ``kind`` is 'press', 'repeat', 'release', or 'typed' from a
     terminal that does not distinguish them.
     """
@@ -150,7 +150,7 @@ def _key(body: str) -> Key | None:
     modifiers, _, event = (fields[1] if len(fields) > 1 else '').partition(':')
     bits = int(modifiers or 1) - 1
     kind = _EVENTS.get(event or '1')
-    if kind is None or not (code == 27 or 32 <= code < 127):
+    if kind is None or not (code == 27 or 32 <= code <= sys.maxunicode):
         return None
     name = _NAMES.get(code, chr(code).lower())
     if kind == 'release':
@@ -165,8 +165,6 @@ _BEGIN, _FLAGS = '\x1b[?2004h', '\x1b[?u'
 _FOCUS, _NO_FOCUS = '\x1b[?1004h', '\x1b[?1004l'
 _END = '\x1b[?2004l'
 _CLEAR_LINE = '\r\x1b[K'
-# A write that would block for longer is dropped, s: it must not delay commands.
-_WRITE_S = 0.1
 
 
 class Terminal:
@@ -177,12 +175,18 @@ class Terminal:
 
     def __init__(self, source: int | None = None, sink: int | None = None) -> None:
         self._source = sys.stdin.fileno() if source is None else source
-        self._sink = sys.stdout.fileno() if sink is None else sink
-        for name, descriptor in (('input', self._source), ('output', self._sink)):
+        sink = sys.stdout.fileno() if sink is None else sink
+        for name, descriptor in (('input', self._source), ('output', sink)):
             if not os.isatty(descriptor):
                 raise ValueError(f'standard {name} is not a terminal: teleop reads keys')
         self._reporting = False
         self._status = ''
+        try:
+            # A paused terminal takes no output, which must not delay commands. Opened again,
+            # because the shell and ``source`` share the state of ``sink``.
+            self._sink = os.open(os.ttyname(sink), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError:
+            self._sink = os.dup(sink)
 
     def __enter__(self) -> 'Terminal':
         """Enter raw mode: single keys, no echo; Ctrl-C and Ctrl-Z are keys as well."""
@@ -204,6 +208,7 @@ class Terminal:
             termios.tcflush(self._source, termios.TCIFLUSH)
             # Without waiting for output: a paused terminal accepts none.
             termios.tcsetattr(self._source, termios.TCSANOW, self._before)
+        os.close(self._sink)
 
     def read(self, timeout: float) -> bytes | None:
         """Return input within ``timeout`` (s), b'' if there is none; None if disconnected."""
@@ -239,5 +244,4 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            if select.select([], [self._sink], [], _WRITE_S)[1]:
-                os.write(self._sink, text.encode())
+            os.write(self._sink, text.encode())

@@ -72,6 +72,8 @@ class Teleop:
         self._config = config
         self._keyboard = Keyboard()
         self._held: dict[str, _HeldKey] = {}
+        # Keys that are down, of a terminal that reports releases.
+        self._down: set[str] = set()
         self._enabled = False
         self.releases = False
         self.quit = False
@@ -123,12 +125,22 @@ class Teleop:
     def _flags(self, flags: Flags) -> str:
         if self._enabled:
             self.releases = flags.value & _NEEDED == _NEEDED
+            if not self.releases:
+                # Nothing will report the release of a key that is held.
+                self.stop()
             return ''
         self._enabled = True
         return 'enable'
 
     def _key(self, key: Key, now: float) -> str:
         name = key.name
+        if key.kind == 'press':
+            self._down.add(name)
+        elif key.kind == 'release':
+            if name not in self._down:
+                # The layout of the keyboard changed: it may be a key that is held.
+                self.stop()
+            self._down.discard(name)
         if name in KEYS:
             self._motor(key, now)
             return ''
@@ -136,6 +148,8 @@ class Teleop:
             return ''
         if name in ('esc', 'ctrl-c'):
             self.quit = True
+        if name == 'focus-out':
+            self._down.clear()
         if name in ('esc', 'ctrl-c', 'space', 'focus-out', 'e'):
             self.stop()
         if name in _LAMP:
