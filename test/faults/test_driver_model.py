@@ -34,7 +34,7 @@ class World:
         self.config = SafetyConfig(
             command_timeout=rng.uniform(0.05, 1.0), refresh_period=rng.uniform(0.02, 0.5),
             return_weight=rng.uniform(1.0, 3.0),
-            **{f'{name}_max_run_time': rng.uniform(0.05, 2.0) for name in JOINTS})
+            **{f'{name}_max_run_time': rng.uniform(1.0, 3.0) for name in JOINTS})
         # The guardian.
         self.alive = False
         # The device: whether it fails, until when this excuses motors that are on, its motors.
@@ -111,9 +111,8 @@ class World:
         for (name, way), net in self.net.items():
             run = way * getattr(self.motors, name) * seconds
             run *= self.config.return_weight if run < 0.0 else 1.0
-            limit = self.config.max_run_time(name)
-            most = limit + min(BEYOND_S, limit / 2)
-            self.net[name, way] = min(max(0.0, net + run), max(net, most))
+            most = max(net, self.config.max_run_time(name) + BEYOND_S)
+            self.net[name, way] = min(max(0.0, net + run), most)
 
     def wait(self, seconds):
         until = self.now + seconds

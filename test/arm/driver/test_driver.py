@@ -278,10 +278,10 @@ def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
 
 
 def test_notices_come_after_the_motors_are_off(make):
-    arm = make(base_max_run_time=0.3)
+    arm = make(base_max_run_time=1.0)
     logged = []
     arm.driver._notice = lambda level, text: logged.append((arm.motors, text))
-    arm.run(0.5, Motors(base=1))
+    arm.run(1.2, Motors(base=1))
     arm.run(0.1, Motors(elbow=1))
     arm.run(1.0)
     arm.run(0.1, Motors(elbow=1))

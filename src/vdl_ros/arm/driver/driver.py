@@ -34,11 +34,11 @@ class SafetyConfig:
     refresh_period: float = setting(
         0.2, 'Period of repeating the last command, to detect a disconnected arm.', minimum=0.02,
         maximum=5.0, unit='s')
-    base_max_run_time: float = setting(15.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
-    shoulder_max_run_time: float = setting(10.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
-    elbow_max_run_time: float = setting(18.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
-    wrist_max_run_time: float = setting(7.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
-    gripper_max_run_time: float = setting(2.5, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+    base_max_run_time: float = setting(15.0, _RUN_TIME, minimum=1.0, maximum=60.0, unit='s')
+    shoulder_max_run_time: float = setting(10.0, _RUN_TIME, minimum=1.0, maximum=60.0, unit='s')
+    elbow_max_run_time: float = setting(18.0, _RUN_TIME, minimum=1.0, maximum=60.0, unit='s')
+    wrist_max_run_time: float = setting(7.0, _RUN_TIME, minimum=1.0, maximum=60.0, unit='s')
+    gripper_max_run_time: float = setting(2.5, _RUN_TIME, minimum=1.0, maximum=60.0, unit='s')
 
     return_weight: float = setting(
         1.5, 'Weight of a second in the other direction; a joint that lifts the arm is slower.',
@@ -81,9 +81,9 @@ class UsbConfig:
 # Binary fractions of a second add up to slightly less than the limit.
 _ROUNDING_S = 1e-6
 # What a motor ran beyond its limit must be run back, s; more only while the device takes no
-# commands, and by then the joint stands at its end. Also at most this share of the limit: a motor
-# that runs back must not reach its other limit before it is below this one.
-_BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
+# commands, and by then the joint stands at its end. Less than any limit: a motor that runs back
+# must not reach its other limit before it is below this one.
+_BEYOND_S = 0.5
 # How much later than this process the guardian switches off after the last command, s.
 _LATE_S = 0.05
 # Time between attempts to reach an arm that has failed: its motors may be on, s.
@@ -134,9 +134,8 @@ class RunTimeLimiter:
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
             run = elapsed if way > 0 else min(elapsed, self.unattended) * self._weight
-            limit = self._limit(name)
-            most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
-            self._net[name, direction] = min(max(0.0, net + way * run), max(net, most))
+            most = max(net, self._limit(name) + _BEYOND_S)
+            self._net[name, direction] = min(max(0.0, net + way * run), most)
 
     @property
     def exhausted(self) -> dict[str, int]:
