@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 from functools import partial
 
 import pytest
@@ -181,40 +180,38 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(
         talk.publish(trajectory_message(['base'], [[arm.base]], [0.5]))
         return arm.end(handle)
 
-    # Of a client that has left, which is known to have been there when the goal was sent: another
-    # client lives.
-    def leave():
+    # Of a client that leaves while another one lives: when the goal waits, or when it runs.
+    def pass_by():
+        before = arm.action._departed
+        receiver = peer.node.create_subscription(
+            FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
+            lambda _: None, 10)
+        peer.until(lambda: arm.action._feedback.get_subscription_count() == 2, 'a receiver')
+        peer.node.destroy_subscription(receiver)
+        peer.until(lambda: arm.action._departed > before, 'its end')
+
+    def leave_before():
         with monkeypatch.context() as patch:
-            for name in ('_QUEUED_S', 'MAX_GAP'):
-                patch.setattr(trajectory_action, name, 60.0)
-            arm.action._clients[b'left'] = time.monotonic()
+            patch.setattr(trajectory_action, '_QUEUED_S', 60.0)
+            pass_by()
             return arm.end(arm.send(['base'], [[2.0]], [60.0])[0])
+
+    def leave():
+        handle = arm.turn(-2.0)
+        pass_by()
+        return arm.end(handle)
 
     def until_gone(attempt):
         while 'client of the goal is gone' not in (reason := attempt().result.error_string):
             assert re.search('stood still|stopped meanwhile|no ', reason)
 
+    until_gone(leave_before)
     until_gone(leave)
     for attempt, reason in (
             (replace, 'replaced by another goal'),
             (replace_by_topic, 'replaced by a trajectory on arm/joint_trajectory')):
         ended = arm.undisturbed(attempt)
         assert (ended.status, ended.result.error_string) == (ABORTED, reason)
-    # Of one that has left between two looks at the graph.
-    with monkeypatch.context() as patch:
-        patch.setattr(trajectory_action, '_FEEDBACK_S', 60.0)
-        passing = []
-
-        def pass_by():
-            handle = arm.turn(-2.0)
-            passing[:] = [peer.node.create_subscription(
-                FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
-                lambda _: None, 10)]
-            peer.until(lambda: arm.action._feedback.get_subscription_count() == 2, 'a receiver')
-            peer.node.destroy_subscription(passing.pop())
-            return arm.end(handle)
-
-        until_gone(pass_by)
     # While a client does not take feedback reliably, or none reaches it: nothing would tell that
     # it is gone.
     for profile in (QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT),

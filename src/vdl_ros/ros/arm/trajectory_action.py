@@ -7,7 +7,7 @@ goal whose client is gone is aborted: nobody could cancel it.
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from vdl_ros.arm.control.controller import TrajectoryController
 from vdl_ros.arm.control.trajectory import GoalTolerances, ToleranceError
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.common.consent import MAX_GAP
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import seconds
 
@@ -81,7 +80,6 @@ class _Goal:
     taken_at: float
     departed: int
     ends_at: float | None = None
-    clients: set[bytes] = field(default_factory=set)
 
 
 class TrajectoryAction:
@@ -101,14 +99,12 @@ class TrajectoryAction:
         self._start, self._stop, self._is_busy = start, stop, is_busy
         self._input_age = input_age
         self._goal: _Goal | None = None
-        self._reported_at = self._looked_at = 0.0
-        # Receivers of the feedback, with the time at which each was missed, s; infinity: it is
-        # there. Which of them has sent a goal cannot be known.
-        self._clients: dict[bytes, float] = {}
-        # Those that did not take it, and those beside them.
-        self._gone: set[bytes] = set()
-        # How many have ever left, also between two looks, and when the last one was missed, s.
+        self._reported_at = 0.0
+        # How many receivers of the feedback have ever left, and when the last one did, s. Which of
+        # them has sent a goal cannot be known.
         self._departed, self._departed_at = 0, -math.inf
+        # One of them did not take it; DDS may still know it.
+        self._is_one_dead = False
         # Of its own, not of the server, because it tells whether the client takes the messages;
         # with the profile of rcl_action.
         self._feedback = node.create_publisher(
@@ -136,9 +132,6 @@ class TrajectoryAction:
         """Check the client and the tolerances, send feedback, and the result at the end."""
         goal, now = self._goal, time.monotonic()
         if goal is None:
-            if (now - self._looked_at >= _FEEDBACK_S
-                    or self._feedback.get_subscription_count() != len(self._clients)):
-                self._look(now)
             return
         if self._is_busy():
             reason, code = self._reason_to_stop(goal, now)
@@ -183,12 +176,10 @@ class TrajectoryAction:
             return
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
-        # Also those that left while the goal waited.
-        since = now - self._input_age() - _QUEUED_S
-        clients = {each for each, left_at in self._clients.items() if left_at > since}
-        self._goal = _Goal(
-            handle, tolerances, duration, self._controller.starts, now,
-            self._departed - (self._departed_at > since), clients=clients)
+        # Its client may have left while the goal waited.
+        waited = self._departed_at > now - self._input_age() - _QUEUED_S
+        self._goal = _Goal(handle, tolerances, duration, self._controller.starts, now,
+                           self._departed - waited)
         self._start(request.trajectory)
         if not self._is_busy():
             self._abort(self._goal, _Result.INVALID_GOAL, self._controller.reason)
@@ -228,15 +219,11 @@ class TrajectoryAction:
             return gone
         if now - self._reported_at < _FEEDBACK_S:
             return ''
-        present = self._look(now)
-        if goal.clients - present:
-            return gone
-        goal.clients |= present
         is_watched = self._is_watched()
         if is_watched and self._feedback.wait_for_all_acked(Duration()):
             goal.taken_at = now
         elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
-            self._gone = present
+            self._is_one_dead = True
             return gone if is_watched else (
                 'a client of the action does not take feedback reliably: nobody would notice its '
                 'end')
@@ -253,26 +240,17 @@ class TrajectoryAction:
                 and all(each.qos_profile.reliability is ReliabilityPolicy.RELIABLE
                         for each in receivers))
 
-    def _look(self, now: float) -> set[bytes]:
-        present = {bytes(each.endpoint_gid) for each in
-                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
-        left = {each: min(left_at, now) for each, left_at in self._clients.items()
-                if each not in present and now - left_at < MAX_GAP}
-        self._looked_at, self._clients = now, left | dict.fromkeys(present, math.inf)
-        return present
-
     def _on_request(self, _: FollowJointTrajectory.Goal) -> GoalResponse:
         """Refuse goals while DDS still knows a client that was killed, for its lease.
 
         Until then nothing would tell whether the client of another goal lives.
         """
-        self._gone &= self._look(time.monotonic())
-        if self._gone and not self._feedback.wait_for_all_acked(Duration()):
+        self._is_one_dead &= not self._feedback.wait_for_all_acked(Duration())
+        if self._is_one_dead:
             self._node.get_logger().warning(
                 'goal refused: a client that was killed is still known, for 20 s at most; try '
                 'again', throttle_duration_sec=5.0)
             return GoalResponse.REJECT
-        self._gone.clear()
         return GoalResponse.ACCEPT
 
     def _report(self, goal: _Goal) -> None:
