@@ -4,9 +4,10 @@ In an Atari game: agent steps/s of the whole training, without start and warm-up
 all its processes. All have the network of Mnih et al. 2015, the same frames, and updates of 640
 steps in one pass, from 32 games (A2C of Stable-Baselines3 and PPO of CleanRL: 16).
 
-In CartPole: seconds from the start of the command until the mean return of the last 100 episodes
-is 475, where Gymnasium calls it solved, with the settings that each project publishes for it
-(benchmarks/peers/; Sample Factory publishes none); seeds 1, 2, ... in the rounds.
+In a classic task: seconds from the start of the command until the mean return of the last 100
+episodes is what Gymnasium calls solved, with the settings that each project publishes for the task
+(benchmarks/peers/; Sample Factory publishes none for CartPole, and has ours); seeds 1, 2, ... in
+the rounds.
 
 The first call installs each peer by pip and git, which takes some minutes and up to 2 GB each,
 more where pip finds PyTorch's CUDA build only.
@@ -22,36 +23,43 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.bench_train import DEFAULTS, WARM_UP
-from benchmarks.peers.peers import PEERS, command, install, rows, run_peer, until_return
+from benchmarks.peers.peers import PEERS, TASKS, command, install, rows, run_peer, until_return
 
-GRAPH, CART_POLE, SOLVED = 'graph', 'CartPole-v1', 475.0
+GRAPH = 'graph'
+# With which the graph learns each task.
+_ALGORITHMS = {'CartPole-v1': 'impala', 'Acrobot-v1': 'ppo', 'LunarLander-v3': 'ppo'}
 _UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = report.Parser('bench_peers', __doc__, 'minutes instead of a quarter of an hour')
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID',
-                        help=f'an Atari game, or {CART_POLE} (ALE/Pong-v5)')
-    parser.add_argument('--peers', nargs='+', choices=PEERS, default=list(PEERS), metavar='NAME',
-                        help=f'{", ".join(PEERS)} (all)')
+                        help=f'an Atari game, or {", ".join(TASKS)} (ALE/Pong-v5)')
+    parser.add_argument('--peers', nargs='+', choices=PEERS, metavar='NAME',
+                        help=f'{", ".join(PEERS)} (all with settings for the task)')
     parser.add_argument('--folder', type=Path, metavar='FOLDER',
                         default=Path.home() / '.cache' / 'vdl_ros' / 'peers',
                         help='environments of the peers (~/.cache/vdl_ros/peers)')
     parser.number('--seconds', float, 'of each measurement in a game', (40.0, 15.0), (1, 3600))
-    parser.number('--limit', float, f's that a training in {CART_POLE} may take', (600.0, 600.0),
+    parser.number('--limit', float, 's that a training in a classic task may take', (600.0, 600.0),
                   (1, 86400))
     parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
     options = parser.complete(words)
-    if not options.env.startswith('ALE/') and options.env != CART_POLE:
+    if not options.env.startswith('ALE/') and options.env not in TASKS:
         raise ValueError(f'--env: {options.env!r} is not allowed: an Atari game, ALE/..., or '
-                         f'{CART_POLE}')
+                         f'{", ".join(TASKS)}')
+    able = [name for name, peer in PEERS.items()
+            if options.env not in TASKS or options.env in peer.tasks]
+    options.peers = options.peers or able
+    if missing := set(options.peers) - set(able):
+        raise ValueError(f'--peers: {", ".join(missing)} has no settings for {options.env}')
     return options
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     """Return figures by their name, then of the graph and of each peer, one for each round.
 
-    They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
+    They are ``steps_per_s`` and ``memory_mb`` in a game; in a task ``seconds_until_solved`` and
     ``steps_until_solved``, None if it is not solved in time.
     """
     from benchmarks.graph import listener
@@ -60,16 +68,16 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     for name in options.peers:
         report.log(f'{PEERS[name].title}: {options.folder / name}')
         pythons[name] = install(PEERS[name].requirements, options.folder / name, PEERS[name].clone)
-    cart_pole = options.env == CART_POLE
-    names = _UNTIL if cart_pole else ('steps_per_s', 'memory_mb')
+    is_task = options.env in TASKS
+    names = _UNTIL if is_task else ('steps_per_s', 'memory_mb')
     systems = [GRAPH, *options.peers]
     found: dict[str, dict[str, list[Any]]] = {
         name: {system: [] for system in systems} for name in names}
     with listener() as reports:
         for number in range(options.rounds):
             for system in report.turned(systems, number):
-                if cart_pole:
-                    values = _solve(system, pythons, number + 1, options.limit)
+                if is_task:
+                    values = _solve(system, pythons, options, number + 1)
                 else:
                     values = _play(system, pythons, options, reports)
                 for name, value in zip(names, values, strict=True):
@@ -94,18 +102,19 @@ def _play(system: str, pythons: Mapping[str, Path], options: argparse.Namespace,
     return found['steps_per_s'], sum(each['memory_mb'] for each in found['processes'].values())
 
 
-def _solve(system: str, pythons: Mapping[str, Path], seed: int, limit: float,
+def _solve(system: str, pythons: Mapping[str, Path], options: argparse.Namespace, seed: int,
            ) -> tuple[float | None, float | None]:
     from benchmarks.graph import progress_rows
 
-    goal = {'mean_return': SOLVED, 'limit': limit}
+    env_id, goal = options.env, {'mean_return': TASKS[options.env], 'limit': options.limit}
     if system != GRAPH:
-        return until_return(command(PEERS[system], pythons[system], CART_POLE, seed), rows, **goal)
+        return until_return(command(PEERS[system], pythons[system], env_id, seed), rows, **goal)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / 'run'
         return until_return(
-            ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
-             f'seed:={seed}', f'run_dir:={run}'], lambda text: progress_rows(run), **goal)
+            ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={env_id}',
+             f'algorithm:={_ALGORITHMS[env_id]}', f'seed:={seed}', f'run_dir:={run}'],
+            lambda text: progress_rows(run), **goal)
 
 
 def _number(value: float | None) -> str:
@@ -113,14 +122,14 @@ def _number(value: float | None) -> str:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    return (_solved_table if found['env'] == CART_POLE else _speed_table)(found)
+    return (_solved_table if found['env'] in TASKS else _speed_table)(found)
 
 
 def _title(system: str, env_id: str) -> str:
     if system == GRAPH:
-        return 'vdl_ros, impala, two actors'
+        return f'vdl_ros, {_ALGORITHMS.get(env_id, "impala")}, two actors'
     peer = PEERS[system]
-    return f'{peer.title}, {peer.algorithms[env_id == CART_POLE]}'
+    return f'{peer.title}, {"PPO" if env_id in TASKS else peer.algorithm}'
 
 
 def _speed_table(found: Mapping[str, Any]) -> str:
@@ -138,12 +147,13 @@ def _speed_table(found: Mapping[str, Any]) -> str:
 
 
 def _solved_table(found: Mapping[str, Any]) -> str:
-    lines = [(_title(system, CART_POLE), *(', '.join(map(_number, found[name][system]))
-                                           for name in _UNTIL)) for system in found[_UNTIL[0]]]
+    env_id = found['env']
+    lines = [(_title(system, env_id), *(', '.join(map(_number, found[name][system]))
+                                        for name in _UNTIL)) for system in found[_UNTIL[0]]]
     return '\n'.join([
         *report.table(('system', 's until solved', 'agent steps'), lines), '',
-        f'{CART_POLE}, until a mean return of {SOLVED:g}; seeds 1 to {found["rounds"]}, at most '
-        f'{found["limit"]:g} s, {found["cores"]} cores.'])
+        f'{env_id}, until a mean return of {TASKS[env_id]:g}; seeds 1 to {found["rounds"]}, at '
+        f'most {found["limit"]:g} s, {found["cores"]} cores.'])
 
 
 def main() -> int:
@@ -155,7 +165,7 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         measured = measure(options)
-    length = 'limit' if options.env == CART_POLE else 'seconds'
+    length = 'limit' if options.env in TASKS else 'seconds'
     report.deliver('peers', {
         'cores': len(os.sched_getaffinity(0)), 'env': options.env, 'rounds': options.rounds,
         length: getattr(options, length), **measured,

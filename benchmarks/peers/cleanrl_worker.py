@@ -48,6 +48,9 @@ def main() -> None:
         gymnasium.register(env_id, lambda **_: AtariEnv(
             game=rom(env_id), frameskip=1, repeat_action_probability=0.0,
             max_num_frames_per_episode=108_000))
+    elif env_id not in gymnasium.registry:
+        # Of Gymnasium 0.29, with the same dynamics.
+        env_id = env_id.replace('-v3', '-v2')
     sys.path.insert(0, str(CLONE))
     sys.argv = [script, '--env-id', env_id, '--seed', seed, '--no-cuda', *words]
     runpy.run_path(str(CLONE / 'cleanrl' / script), run_name='__main__')

@@ -20,6 +20,8 @@ _START_S = 180.0
 _POLL_S = 0.1
 _WORKERS = Path(__file__).parent
 _COMMON = ('torch==2.13.0', 'ale-py==0.12.1')
+#: Classic tasks, with the mean return at which each counts as solved.
+TASKS = {'CartPole-v1': 475.0, 'Acrobot-v1': -100.0, 'LunarLander-v3': 200.0}
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Peer:
     """One system.
 
     Attributes:
-        algorithms: what it learns a game and CartPole with.
+        algorithm: what it learns a game with.
+        tasks: of TASKS, those for which it has settings.
         worker: script that trains in the environment and with the seed that it is given, until it
             is interrupted or has made its steps, and prints a line at each update.
         clone: repository and commit of what lies in the folder ``clone`` of its environment, for
@@ -35,31 +38,33 @@ class Peer:
     """
 
     title: str
-    algorithms: tuple[str, str]
+    algorithm: str
     requirements: tuple[str, ...]
     worker: Path
+    tasks: tuple[str, ...]
     clone: tuple[str, str] | None = None
 
 
 PEERS = {
     'sample_factory': Peer(
-        'Sample Factory 2.1.1', ('APPO', 'APPO'), (
+        'Sample Factory 2.1.1', 'APPO', (
             *_COMMON, 'sample-factory==2.1.1', 'gymnasium==0.29.1', 'numpy<2',
             'opencv-python-headless<5'),
-        _WORKERS / 'sample_factory_worker.py'),
+        _WORKERS / 'sample_factory_worker.py', ('CartPole-v1',)),
     'stable_baselines3': Peer(
-        'Stable-Baselines3 2.9.2', ('A2C', 'PPO'), (
-            *_COMMON, 'stable-baselines3==2.9.2', 'opencv-python-headless'),
-        _WORKERS / 'stable_baselines3_worker.py'),
+        'Stable-Baselines3 2.9.2', 'A2C', (
+            *_COMMON, 'stable-baselines3==2.9.2', 'box2d==2.3.10', 'pygame',
+            'opencv-python-headless'),
+        _WORKERS / 'stable_baselines3_worker.py', tuple(TASKS)),
     'rllib': Peer(
-        'RLlib 2.60.0', ('IMPALA', 'PPO'), (
+        'RLlib 2.60.0', 'IMPALA', (
             *_COMMON, 'ray[rllib]==2.60.0', 'opencv-python-headless'),
-        _WORKERS / 'rllib_worker.py'),
+        _WORKERS / 'rllib_worker.py', ('CartPole-v1',)),
     'cleanrl': Peer(
-        'CleanRL fe8d8a0', ('PPO', 'PPO'), (
-            *_COMMON, 'gymnasium==0.29.1', 'numpy<2', 'opencv-python-headless<5', 'tensorboard',
-            'tyro'),
-        _WORKERS / 'cleanrl_worker.py',
+        'CleanRL fe8d8a0', 'PPO', (
+            *_COMMON, 'gymnasium==0.29.1', 'numpy<2', 'box2d==2.3.10', 'pygame',
+            'opencv-python-headless<5', 'tensorboard', 'tyro'),
+        _WORKERS / 'cleanrl_worker.py', tuple(TASKS),
         ('https://github.com/vwxyzjn/cleanrl', 'fe8d8a03c41a7ef5b523e2e354bd01c363e786bb'))}
 
 

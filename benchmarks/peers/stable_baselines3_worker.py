@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from typing import Any
 
 from peer_worker import make_game, report
 from stable_baselines3 import A2C, PPO
@@ -9,9 +10,21 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import SubprocVecEnv
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
 ENDLESS = 10**9
+# Environments, agent steps, and settings.
+TASKS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    'CartPole-v1': (8, 100_000, {
+        'n_steps': 32, 'batch_size': 256, 'n_epochs': 20, 'gamma': 0.98, 'gae_lambda': 0.8,
+        'ent_coef': 0.0, 'learning_rate': LinearSchedule(0.001, 0.0, 1.0),
+        'clip_range': LinearSchedule(0.2, 0.0, 1.0)}),
+    'Acrobot-v1': (16, 1_000_000, {
+        'n_steps': 256, 'n_epochs': 4, 'gamma': 0.99, 'gae_lambda': 0.94, 'ent_coef': 0.0}),
+    'LunarLander-v3': (16, 1_000_000, {
+        'n_steps': 1024, 'batch_size': 64, 'n_epochs': 4, 'gamma': 0.999, 'gae_lambda': 0.98,
+        'ent_coef': 0.01})}
+NORMALIZED = ('Acrobot-v1',)
 
 
 class Report(BaseCallback):
@@ -30,17 +43,18 @@ def game(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
     return A2C('CnnPolicy', envs, n_steps=40, seed=seed, device='cpu'), ENDLESS
 
 
-def cart_pole(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
-    """Return PPO with the values of RL Zoo, and its 100,000 steps."""
-    return PPO('MlpPolicy', make_vec_env(env_id, n_envs=8, seed=seed), n_steps=32, batch_size=256,
-               n_epochs=20, gamma=0.98, gae_lambda=0.8, ent_coef=0.0, seed=seed, device='cpu',
-               learning_rate=LinearSchedule(0.001, 0.0, 1.0),
-               clip_range=LinearSchedule(0.2, 0.0, 1.0)), 100_000
+def task(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
+    """Return PPO with the values of RL Zoo, and its number of steps."""
+    num_envs, steps, settings = TASKS[env_id]
+    envs = make_vec_env(env_id, n_envs=num_envs, seed=seed)
+    if env_id in NORMALIZED:
+        envs = VecNormalize(envs, gamma=settings['gamma'])
+    return PPO('MlpPolicy', envs, seed=seed, device='cpu', **settings), steps
 
 
 def main() -> None:
     env_id, seed = sys.argv[1], int(sys.argv[2])
-    model, steps = (game if env_id.startswith('ALE/') else cart_pole)(env_id, seed)
+    model, steps = (game if env_id.startswith('ALE/') else task)(env_id, seed)
     model.learn(steps, callback=Report())
 
 

@@ -25,7 +25,7 @@ BAD_INPUT = {
     'bench_lag': [
         (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
         (['--trained', 'naive,50'], "--trained: '50' is not allowed: some of naive, 40")],
-    'bench_peers': [(['--env', 'Acrobot-v1'], "--env: 'Acrobot-v1' is not allowed: an Atari")],
+    'bench_peers': [(['--env', 'Hopper-v5'], "--env: 'Hopper-v5' is not allowed: an Atari")],
     'bench_policy': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
     'bench_reach': [
         (['--delays', '0,2000'], "--delays: '0,2000' is not allowed: numbers from 0 to 1000"),
