@@ -205,9 +205,7 @@ class RunReporter:
         shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
         told = (f'return {shown:>7}   '
                 f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
-                f'{_takeovers(progress.takeovers)}'
-                f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
-                f'lost {progress.totals["lost"]}')
+                f'{_takeovers(progress.takeovers)}lag {progress.lag_mean:.1f}')
         if learner.config.algorithm == 'bc':
             # Nobody acts.
             loss = self.scalars.get('losses/loss')
@@ -216,10 +214,10 @@ class RunReporter:
                 f'{_rate(rates["steps"]):>7}/s   {told}'
                 f'{self._evaluations.text if self._evaluations else ""}')
         if reaction := in_ms(progress.reaction_time.summary()):
-            line += (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
-                     f'reward {rates["rewards"]:.2f}/s   reaction {reaction["mean"]:.0f} ms '
-                     f'(p50 {reaction["p50"]:.0f}, p99 {reaction["p99"]:.0f})   '
+            line += (f'   reaction {reaction["mean"]:.0f} ms (p99 {reaction["p99"]:.0f})   '
                      f'late {_late_share(grown):.1%}')
+        if lost := progress.totals['lost']:
+            line += f'   lost trajectories {lost:,}'
         return line
 
     def _left(self, now: float) -> float:
