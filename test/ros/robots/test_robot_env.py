@@ -107,14 +107,15 @@ def test_an_agent_sees_the_images_of_a_topic_and_a_damaged_one_leaves_the_one_be
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: 'robot/mine waits: no message on eye yet' in printed(), 'the reason')
         assert agent.steps == []
-        peer.until(lambda: agent.steps and sees(50), 'the image', say=lambda: show(50), every=0.05)
+        with peer.saying(lambda: show(50), every=0.05):
+            robot.confirm(lambda: agent.steps and sees(50), 'the image')
         peer.until(lambda: 'eye refused: compressed image: ' in printed(), 'the refusal',
                    say=lambda: show(90, 1500), every=0.05)
         count = len(agent.steps)
-        peer.until(lambda: len(agent.steps) > count + 3, 'steps')
+        robot.confirm(lambda: len(agent.steps) > count + 3, 'steps')
         assert sees(50)
-        peer.until(lambda: sees(200), 'the next image', say=lambda: show(200), every=0.05)
-        assert not any(map(lost, agent.steps))
+        with peer.saying(lambda: show(200), every=0.05):
+            robot.confirm(lambda: sees(200), 'the next image')
         assert np.all(agent.env.render()[0] == np.full((36, 48, 3), 200))
 
 
