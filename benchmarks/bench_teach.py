@@ -128,6 +128,7 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
         'minutes': round(total / robot.rate / 60.0, 2),
         'success_alone': round(sum(map(_alone, last)) / len(last), 3) if last else 0.0,
         'persons_share': round(persons / max(1, total), 3),
+        'updates_per_step': round(summary['updates'] / max(1, summary['agent_steps']), 2),
         'late_share': round(summary['late_actions'] / max(1, summary['agent_steps']), 4)}
 
 
