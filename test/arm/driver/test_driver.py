@@ -266,9 +266,13 @@ def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
     arm.driver.command(Motors())
     arm.run(PERIOD)
     assert order[-1] == 0.0
-    arm.driver.command(Motors(base=1))
+    # Nor does a motor run on beyond its run time meanwhile.
+    arm.run(14.2, Motors(base=1))
+    assert order[-1] == pytest.approx(15.0 - arm.driver._run_time._net['base', 1] + 0.05)
+    arm.run(PERIOD, Motors(base=-1))
+    assert order[-1] == 0.4
     arm.bench.fail('unplugged')
-    arm.run(0.5, Motors(base=1))
+    arm.run(0.5, Motors(base=-1))
     assert order[-1] == 0.4, 'its state while disconnected is unknown'
     arm.run(1.0)
     assert order[-1] == 0.05, 'then it should be off'

@@ -84,7 +84,8 @@ _ROUNDING_S = 1e-6
 # commands, and by then the joint stands at its end. Less than any limit: a motor that runs back
 # must not reach its other limit before it is below this one.
 _BEYOND_S = 0.5
-# How much later than this process the guardian switches off after the last command, s.
+# How much later than this process the guardian switches off, after the last command and at the
+# end of a run time, s.
 _LATE_S = 0.05
 # Time between attempts to reach an arm that has failed: its motors may be on, s.
 _AGAIN_S = 0.1
@@ -136,6 +137,13 @@ class RunTimeLimiter:
             run = elapsed if way > 0 else min(elapsed, self.unattended) * self._weight
             most = max(net, self._limit(name) + _BEYOND_S)
             self._net[name, direction] = min(max(0.0, net + way * run), most)
+
+    @property
+    def left(self) -> float:
+        """Time until a motor that may run reaches its limit, s; negative beyond it."""
+        return min((self._limit(name) - net for (name, direction), net in self._net.items()
+                    if any(direction * getattr(on, name) > 0 for on in self._on)),
+                   default=math.inf)
 
     @property
     def exhausted(self) -> dict[str, int]:
@@ -387,10 +395,11 @@ class ArmDriver:
 
     def _beat(self) -> None:
         """Tell the guard for how long motors may be on if this process stands still from now."""
-        left = _LATE_S
+        left = 0.0
         if self._desired.moving:
             until = self._commanded_at + self._config.command_timeout
-            left = min(SILENCE_S, max(0.0, until - self._clock()) + _LATE_S)
+            left = max(0.0, min(until - self._clock(), self._run_time.left))
+        left = min(SILENCE_S, left + _LATE_S)
         self._run_time.unattended = left
         self._guard.heartbeat(left)
 
@@ -441,11 +450,11 @@ class ArmDriver:
     def _send(self, link: Link, motors: Motors) -> None:
         """Send and record a command; raise ArmUsbError."""
         self._guard.set_lamp(motors.lamp)
+        # A device that takes the command may fail to say so.
+        self._run_time.attempt(motors, self._clock())
         if motors.moving:
             # Before the transfer: this process may hang or die at any moment after it.
             self._beat()
-        # A device that takes the command may fail to say so.
-        self._run_time.attempt(motors, self._clock())
         link.send(encode(motors, self._signs))
         now = self._clock()
         self._run_time.update(motors, now)
