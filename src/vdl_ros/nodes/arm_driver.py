@@ -50,7 +50,7 @@ class ArmDriverNode(ManagedNode):
 
     def stop(self) -> None:
         """Switch the motors off and release the device, in any state."""
-        if not self._driver.close():
+        if not self._topics.stop():
             self.get_logger().error('the device did not accept the stop: left to the guardian')
         self._inhibitor.end()
 

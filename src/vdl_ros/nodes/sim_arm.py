@@ -64,8 +64,7 @@ class SimArmNode(SimNode):
         self._topics.driver.forget()
 
     def stop(self) -> None:
-        """Switch the motors off and publish that on ``arm/motors_sent``."""
-        self._topics.driver.close()
+        self._topics.stop()
 
     def _keep_pace(self) -> None:
         """Simulate the wall time that has passed since the last call."""

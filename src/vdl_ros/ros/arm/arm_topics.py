@@ -250,6 +250,15 @@ class ArmTopics:
         qos.sub(node, 'arm/emergency_stop_release', self._on_release)
         qos.sub(node, 'arm/motors', self._on_motors, qos.MOTORS)
 
+    def stop(self) -> bool:
+        """Switch the motors off and release the device; return whether it accepted the stop.
+
+        The last message of ``arm/motors_sent`` says so, also when the process ends then.
+        """
+        stopped = self.driver.close()
+        wait_for_acks(self._sent)
+        return stopped
+
     def _look(self) -> None:
         """Look for pauses of this process: what was commanded before one is as old."""
         self._standstill.update()
