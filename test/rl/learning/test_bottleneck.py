@@ -75,9 +75,7 @@ def test_other_programs_that_hold_the_cores_are_named():
         return sentence({'acting': BUSY_ACTOR, 'training': learner(0.7),
                          'machine': {'others': 1.3}}, Circumstances(cores, num_actors=2, **now))
 
-    assert found(2, max_in_flight=2).endswith(
-        '; other programs hold 1.3 of 2 cores; try batch_size:=8 max_in_flight:=8')
-    assert found(2, algorithm='ppo').endswith('; other programs hold 1.3 of 2 cores; end them')
+    assert found(2).endswith('; other programs hold 1.3 of 2 cores; end them')
     assert found(8).endswith('; try num_actors:=6')
     assert found(2, robot=True).endswith('clock sets the pace'), 'a robot does not wait for cores'
 

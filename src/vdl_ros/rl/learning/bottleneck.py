@@ -219,7 +219,6 @@ _OF_ACTORS: tuple[_Rule, ...] = (
     (lambda found: found.now.robot, lambda found: ''),
     (lambda found: found.now.realtime or found.free >= HALF_A_CORE,
      _more_actors),
-    _LARGER_BATCH,
     (lambda found: True, lambda found: f'no core is free: actors on another host help {_HOSTS}'),
 )
 _OF_PROCESSOR: tuple[_Rule, ...] = (
