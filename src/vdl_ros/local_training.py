@@ -148,7 +148,7 @@ def train(
         timer = ThreadTimer()
         say('serial: makes the network')
         start = cleanup.enter_context(contextlib.ExitStack())
-        start.enter_context(telling('serial: making the network and the first reset'))
+        start.enter_context(telling('serial: waiting for the first observation'))
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)

@@ -1,6 +1,7 @@
 """The plot command: every image format, and one line for errors."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -35,6 +36,8 @@ def runs(tmp_path, monkeypatch):
     write(tmp_path / 'b', slope=1.5)
     write(tmp_path / 'c', slope=-1.0, algorithm='ppo')
     write(tmp_path / 'd', env_id='ALE/Pong-v5')
+    for name in ('a', 'b'):
+        shutil.copytree(name, tmp_path / 'trial' / name)
     return tmp_path
 
 
@@ -55,7 +58,7 @@ def test_every_format_shows_the_curves(runs, capsys):
     assert ink(runs / 'plot.png', BLUE) > 500
     assert ink(runs / 'plot.png', ORANGE) > 500
 
-    assert plot.main(['a', 'b', '--compare', 'c', '--compare', 'd/progress.csv', '--output',
+    assert plot.main(['trial', '--compare', 'c', '--compare', 'd/progress.csv', '--output',
                       'plot.svg', '--x', 'time', '--y', 'length', '--smooth', '5', '--raw']) == 0
     found = words(runs / 'plot.svg')
     assert {'CartPole-v1, impala, 2 runs', 'CartPole-v1, ppo', 'ALE/Pong-v5, impala', 'time, s',

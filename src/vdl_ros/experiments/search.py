@@ -380,7 +380,7 @@ class Searcher:
                     value, record = self._score(number, values)
                 trial.set_user_attr('record', record)
                 self.study.tell(trial, value)
-                self._log(f'trial {number}: complete, {value:.4g}')
+                self._log(f'trial {number}: complete, fitness {value:.4g}')
             elif pruned.is_set():
                 self.study.tell(trial, state=TrialState.PRUNED)
                 self._log(f'trial {number}: pruned')

@@ -30,7 +30,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
         'band that shows their spread.')
     add = parser.add_argument
     add('runs', type=Path, nargs='+', metavar='RUN',
-        help='folders of runs, or their progress.csv: one experiment with several seeds')
+        help='folders of runs, folders with several of them, or progress.csv: one experiment with '
+        'several seeds')
     add('--compare', type=Path, nargs='+', action='append', default=[], metavar='RUN',
         help='another group, plotted as another line; may be repeated')
     add('--x', choices=list(X_AXES), default='steps', help='[steps]')
@@ -73,7 +74,8 @@ def _plot(options: argparse.Namespace) -> None:
         raise ValueError(f'--output: {output.parent} is not a folder')
     if output.is_dir():
         raise ValueError(f'--output: {output} is a folder')
-    groups = [[RecordedRun(path) for path in paths] for paths in (options.runs, *options.compare)]
+    groups = [[run for path in paths for run in RecordedRun.at(path)]
+              for paths in (options.runs, *options.compare)]
     for group in groups:
         check_group(group)
     if options.label and len(options.label) != len(groups):

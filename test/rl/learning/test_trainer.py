@@ -314,7 +314,7 @@ def test_checkpoints_and_status_lines_follow_their_periods(start):
     run()
     assert set(saved) >= set(range(1, run.learner.version + 1))
     assert len(run.lines) >= run.learner.version
-    assert re.fullmatch(r'steps \d+ / 400 \(10\d%, 0:00 left\) [\d,]+/s return 5.0 '
+    assert re.fullmatch(r'steps \d+ / 400 \(100%, 0:00 left\) [\d,]+/s return 5.0 '
                         r'lag \d+.\d', ' '.join(run.lines[-1].split()))
 
 

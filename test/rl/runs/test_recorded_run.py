@@ -121,10 +121,12 @@ def test_unreadable_events_are_reported_only_when_needed(run):
 
 def test_an_error_explains_a_path_without_a_run(tmp_path):
     (tmp_path / 'empty').mkdir()
+    (tmp_path / 'session-0.log').touch()
     (tmp_path / 'odd' / 'progress.csv').mkdir(parents=True)
     for name, message in (
             ('nowhere', 'nowhere: no such folder or file'),
             ('empty', 'empty: not a run: no progress.csv'),
+            ('session-0.log', 'session-0.log: not a run: no progress.csv'),
             ('odd', 'odd/progress.csv: cannot be read: Is a directory')):
         assert refusal(tmp_path / name) == f'{tmp_path}/{message}'
 

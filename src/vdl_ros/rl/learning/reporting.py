@@ -210,7 +210,9 @@ class RunReporter:
             # Nobody acts.
             loss = self.scalars.get('losses/loss')
             told = 'loss -' if loss is None else f'loss {loss:.4f}'
-        line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
+        # The last batch may go beyond.
+        share = min(1.0, steps / total_steps)
+        line = (f'steps {steps:>9,} / {total_steps:,} ({share:.0%}{left})   '
                 f'{_rate(rates["steps"]):>7}/s   {told}'
                 f'{self._evaluations.text if self._evaluations else ""}')
         if reaction := in_ms(progress.reaction_time.summary()):

@@ -45,9 +45,8 @@ class RecordedRun:
         try:
             if not path.exists():
                 raise RunReadError(f'{path}: no such folder or file')
-            is_folder = path.is_dir()
-            progress = path / 'progress.csv' if is_folder else path
-            if not progress.exists():
+            progress = path / 'progress.csv' if path.is_dir() else path
+            if progress.suffix != '.csv' or not progress.exists():
                 raise RunReadError(f'{path}: not a run: no progress.csv')
             self.file = progress.resolve()
             self._folder = progress.parent
@@ -86,6 +85,12 @@ class RecordedRun:
     def names(self) -> list[str]:
         short = [name for name, column in QUANTITIES.items() if column in self.columns]
         return [*short, *self.columns, *sorted(self._scalars)]
+
+    @staticmethod
+    def at(path: Path) -> 'list[RecordedRun]':
+        """Return the run of a folder, or those of folders in it, as the sessions of a trial."""
+        beneath = sorted(path.glob('**/progress.csv'))
+        return [RecordedRun(each.parent) for each in beneath] or [RecordedRun(path)]
 
     @cached_property
     def _scalars(self) -> dict[str, tuple[Array, Array]]:

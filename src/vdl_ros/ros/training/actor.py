@@ -198,7 +198,7 @@ class LocalInferenceMode:
     ) -> None:
         self._context, self._compression = context, train.compression
         node = context.node
-        with telling(f'{context.actor_id}: making the network and the first reset'):
+        with telling(f'{context.actor_id}: waiting for the first observation'):
             self.actor = make_actor(
                 envs, train, algorithm_config, frames_per_observation, seed=context.seed,
                 timer=context.timer, threads=context.threads,
