@@ -62,19 +62,20 @@ class Robot(NamedTuple):
 def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
 
-    def arm(task: str, patience: float, env_id: str, *cube: str) -> Robot:
+    def arm(task: str, patience: float, env_id: str, *cube: str, **settings: str) -> Robot:
         return Robot(
             1, 10.0, 4.0, 20, patience,
             ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
              'real_time_factor:=4.0', *cube],
             module_command('benchmarks.arm_person', '--task', task, '--first', '{first}',
                            '--patience', '{patience}'),
-            {'env_id': env_id})
+            {'env_id': env_id, **settings})
 
     with_cube = '-p', 'cube:=true'
     return {
         'reach': arm('reach', 8.0, 'robot/owi535_sim'),
-        'push': arm('push', 8.0, 'robot/owi535_push', *with_cube),
+        # Twice as long as a person needs.
+        'push': arm('push', 8.0, 'robot/owi535_push', *with_cube, time_limit='120'),
         'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', *with_cube),
         'diff_drive': Robot(
             1, 10.0, 10.0, 20, 4.0,

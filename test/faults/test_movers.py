@@ -157,8 +157,8 @@ class Rig:
             return self.is_on() and (mover not in ('play', 'taught') or state == 'done')
         # All of them hear the person: driver, mover, and what follows its goal.
         self.peer.until(lambda: has_ended(running[-1]) or (
-            self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
-            'the person is heard')
+            self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')
+            and self._alive.get_subscription_count()), 'the person and the view are heard')
         self.hold(1.0)
         self.peer.until(begun, mover, say=asks, every=1.0)
 
@@ -278,7 +278,7 @@ def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, 
             rig.hold(within + WATCHED_S if (mover, event) not in RESUMES else 0.4)
             held_up = rig.held_up(began) if event == 'death' else 0.0
             stopped = rig.off_after(began)
-            assert stopped is not None, f'{mover}, {event}: motors on'
+            assert stopped is not None, f'{mover}, {event}: motors on\n{running[-1].output}'
             time_s = took(began, stopped) - held_up
             assert time_s <= within, f'{mover}, {event}: off after {time_s:.2f} s'
             if (mover, event) in RESUMES:

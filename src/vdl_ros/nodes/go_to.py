@@ -310,8 +310,8 @@ class PolicyGoToNode(BaseNode):
         while not stop.is_set():
             now = time.monotonic()
             self._consent.update()
-            if self._withdrawn == STOOD_STILL and is_taken:
-                # The policy sees by itself what else would end the motion.
+            if self._withdrawn == STOOD_STILL and due:
+                # Of a target that it may have taken the policy sees by itself what else ends it.
                 return f'motors off: {self._withdrawn}'
             if not is_taken and self._withdrawn:
                 raise TargetLostError(self._withdrawn)

@@ -176,10 +176,10 @@ class TrajectoryAction:
             return
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
-        # Its client may have left while the goal waited.
-        waited = self._departed_at > now - self._input_age() - _QUEUED_S
-        self._goal = _Goal(handle, tolerances, duration, self._controller.starts, now,
-                           self._departed - waited)
+        # Its client may have left, or died, while the goal waited.
+        since = now - self._input_age() - _QUEUED_S
+        self._goal = _Goal(handle, tolerances, duration, self._controller.starts, since,
+                           self._departed - (self._departed_at > since))
         self._start(request.trajectory)
         if not self._is_busy():
             self._abort(self._goal, _Result.INVALID_GOAL, self._controller.reason)
@@ -221,7 +221,8 @@ class TrajectoryAction:
             return ''
         is_watched = self._is_watched()
         if is_watched and self._feedback.wait_for_all_acked(Duration()):
-            goal.taken_at = now
+            # What was sent before a pause of this process says nothing of the time since.
+            goal.taken_at = max(goal.taken_at, self._reported_at)
         elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
             self._is_one_dead = True
             return gone if is_watched else (
