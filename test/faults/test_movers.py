@@ -268,8 +268,10 @@ def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, 
         mover, event = CASES[index // TRIALS_PER_CASE]
         running = rig.start(mover)
         try:
-            if mover in PLAY:
-                rig.hold(1.0)  # for some decisions
+            if mover in PLAY or event == 'view gone':
+                # For some decisions, and for the view, which a new process may find later than
+                # the person.
+                rig.hold(1.5)
             began = time.monotonic()
             rig.happen(event, running[-1])
             within = VIEWER_S if event == 'view gone' else CLIENT_S if (
