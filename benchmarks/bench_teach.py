@@ -62,20 +62,19 @@ class Robot(NamedTuple):
 def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
 
-    def arm(task: str, patience: float, env_id: str, *cube: str, **settings: str) -> Robot:
+    def arm(task: str, patience: float, env_id: str, *cube: str) -> Robot:
         return Robot(
             1, 10.0, 4.0, 20, patience,
             ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
              'real_time_factor:=4.0', *cube],
             module_command('benchmarks.arm_person', '--task', task, '--first', '{first}',
                            '--patience', '{patience}'),
-            {'env_id': env_id, **settings})
+            {'env_id': env_id})
 
     with_cube = '-p', 'cube:=true'
     return {
         'reach': arm('reach', 8.0, 'robot/owi535_sim'),
-        # Twice as long as a person needs.
-        'push': arm('push', 8.0, 'robot/owi535_push', *with_cube, time_limit='120'),
+        'push': arm('push', 8.0, 'robot/owi535_push', *with_cube),
         'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', *with_cube),
         'diff_drive': Robot(
             1, 10.0, 10.0, 20, 4.0,
@@ -129,7 +128,6 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
         'minutes': round(total / robot.rate / 60.0, 2),
         'success_alone': round(sum(map(_alone, last)) / len(last), 3) if last else 0.0,
         'persons_share': round(persons / max(1, total), 3),
-        'updates_per_step': round(summary['updates'] / max(1, summary['agent_steps']), 2),
         'late_share': round(summary['late_actions'] / max(1, summary['agent_steps']), 4)}
 
 
