@@ -157,8 +157,8 @@ class Rig:
             return self.is_on() and (mover not in ('play', 'taught') or state == 'done')
         # All of them hear the person: driver, mover, and what follows its goal.
         self.peer.until(lambda: has_ended(running[-1]) or (
-            self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')
-            and self._alive.get_subscription_count()), 'the person and the view are heard')
+            self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
+            'the person is heard')
         self.hold(1.0)
         self.peer.until(begun, mover, say=asks, every=1.0)
 
