@@ -1,5 +1,7 @@
 """Kinematics, its Jacobian and inverse, against MuJoCo and the places of the task reach."""
 
+import math
+
 import mujoco
 import numpy as np
 import pytest
@@ -161,3 +163,17 @@ def test_a_plan_takes_as_long_as_the_slowest_joint_and_leaves_out_a_wrist_that_i
     assert tool([*goal.positions, 0.0, 0.0]) == pytest.approx(place, abs=TOLERANCE)
     with pytest.raises(ValueError, match='^base, elbow: not measured$'):
         inverse.plan(place, [np.nan, 0.2, np.nan, 0.0, 0.0])
+
+
+def test_joints_move_within_their_limits_and_into_nothing():
+    inverse = InverseKinematics(GEOMETRY, CHECKER.collides)
+    assert inverse.plan_joints({'elbow': 0.7, 'base': -0.35}, [0.0, 0.3, 0.0, np.nan, 0.0]) == (
+        ('elbow', 'base'), (0.7, -0.35), pytest.approx(0.7 / GEOMETRY.velocity[2]))
+    for name, position, reason in (
+            ('elbow', 3.0, r'^elbow=3 is not allowed: from -2.793 to 2.793 rad$'),
+            ('elbow', math.nan, r'^elbow=nan is not allowed'),
+            ('wrist', 0.1, '^wrist: not measured$'),
+            ('thumb', 0.1, "^'thumb': no such joint: base, shoulder, elbow, wrist, gripper$"),
+            ('shoulder', 1.5, 'the arm would collide on its way')):
+        with pytest.raises(ValueError, match=reason):
+            inverse.plan_joints({name: position}, [0.0, 0.0, 0.75, np.nan, 0.0])

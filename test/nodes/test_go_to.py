@@ -12,6 +12,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import EmergencyStop
 from vdl_ros.nodes.arm_controller import ArmControllerNode
+from vdl_ros.nodes.go_to import main
 from vdl_ros.nodes.play import PlayNode
 from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.nodes.sim_arm import SimArmNode
@@ -92,6 +93,11 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     peer.until(lambda: status[-1].state == 'done' and away(states, 0.15, -0.1, 0.15) < 0.03,
                'the arm there')
 
+    move = go_to.end('base=0.2', 'wrist=-0.3')
+    assert move.wait() == 0, move.output
+    base, wrist = re.findall(r'\[go_to\]: base (\S+), wrist (\S+) rad\n', move.output)[-1]
+    assert (float(base), float(wrist)) == pytest.approx((0.2, -0.3), abs=0.1)
+
     far = go_to.start('0.9', '0', '0.1')
     assert far.wait() == 2
     assert 'go_to: (0.9, 0, 0.1) m is out of reach: tool0 comes to ' in far.output
@@ -114,6 +120,14 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     refused = go_to.start('0.1', '0.15', '0.15')
     assert refused.wait() == 1
     assert '[ERROR] [go_to]: emergency stop: ros2 run vdl_ros stop release' in refused.output
+
+
+def test_it_takes_a_place_or_joints(capfd):
+    for words in (('0.1', '0.2'), ('0.1', '0.2', 'z=0.3'), ('base=much',), ('base=1=2',),
+                  ('base=1', 'base=2'), ('base=0.1', '--policy')):
+        with pytest.raises(SystemExit, match='2'):
+            main(words)
+        assert re.search(r'(?m)^go_to: .*X Y Z, m$', capfd.readouterr().err)
 
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):

@@ -1,7 +1,7 @@
-"""Kinematics of the arm, vectorized over poses: forward, Jacobian, inverse; moves to places."""
+"""Kinematics of the arm, vectorized over poses: forward, Jacobian, inverse; moves."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm.geometry import ArmGeometry, Joint, Positions
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.quoting import quoted
 
 Array = NDArray[np.float64]
 
@@ -204,14 +205,42 @@ class InverseKinematics:
         wrist that is not measured stays where it is, and is taken to be straight.
         """
         here = np.asarray(measured, np.float64)
-        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
-        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
+        names = tuple(name for name in MOVED if name != _UNSEEN or np.isfinite(
+            here[JOINTS.index(name)]))
+        start = self._start(here, names)
+        return self._move(start, self.solve(place, start, names), names)
+
+    def plan_joints(self, positions: Mapping[str, float], measured: ArrayLike) -> JointGoal:
+        """Return the move of joints to ``positions``, rad by name; the others stay where they are.
+
+        Raises:
+            UnreachableError: the arm would collide on its way.
+            ValueError: a joint does not exist or is not measured (NaN), or is to leave its limits.
+        """
+        for name, position in positions.items():
+            if name not in JOINTS:
+                raise ValueError(f'{quoted(name)}: no such joint: {", ".join(JOINTS)}')
+            lower, upper = (float(limits[JOINTS.index(name)]) for limits in (
+                self._geometry.lower, self._geometry.upper))
+            if not lower <= position <= upper:
+                raise ValueError(
+                    f'{name}={position:g} is not allowed: from {lower:.3f} to {upper:.3f} rad')
+        start = self._start(np.asarray(measured, np.float64), positions)
+        goal = np.array([positions.get(name, at) for name, at in zip(JOINTS, start, strict=True)])
+        if not self.is_free(start, goal):
+            raise UnreachableError('the arm would collide on its way')
+        return self._move(start, goal, tuple(positions))
+
+    def _start(self, measured: Positions, joints: Collection[str]) -> Positions:
+        """Return where the arm is; of ``joints`` all must be measured, others are straight."""
+        known = np.isfinite(measured)
+        missing = [name for name, is_known in zip(JOINTS, known, strict=True)
+                   if name in joints and not is_known]
         if missing:
             raise ValueError(f'{", ".join(missing)}: not measured')
-        names = tuple(name for name in MOVED if known[name])
-        # As far as they are not known.
-        start = np.where(np.isfinite(here), here, self._geometry.upright)
-        goal = self.solve(place, start, names)
+        return np.where(known, measured, self._geometry.upright)
+
+    def _move(self, start: Positions, goal: Positions, names: tuple[str, ...]) -> JointGoal:
         duration = max(_MIN_DURATION, float(self.travel_time(start, goal)))
         return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)
 

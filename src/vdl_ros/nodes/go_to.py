@@ -1,4 +1,4 @@
-"""Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in m.
+"""Move ``tool0`` to a place in ``base_link``, in m: ``ros2 run vdl_ros go_to X Y Z``; or joints.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``, and what
 :class:`ArmConsent` needs. It sends a goal to the action of ``arm_controller``, which stops the arm
@@ -11,6 +11,7 @@ if the place cannot be reached.
 """
 
 import argparse
+import contextlib
 import math
 import threading
 import time
@@ -28,11 +29,12 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header, String
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
-from vdl_ros.arm.joints import Motors
+from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import InverseKinematics, JointGoal, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import OneLineParser, number_above_0
 from vdl_ros.common.consent import STOOD_STILL
+from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
 from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher, wait_for_acks
 from vdl_ros.ros.arm.trajectory_action import ACTION
@@ -54,18 +56,19 @@ POLICY_S, PAUSED_S = 60.0, 5.0
 # Joint angles, rad, and targets, m, that differ by less are the same.
 SAME = 1e-6
 Place = tuple[float, float, float]
+Joints = dict[str, float]
 _INTERRUPTED = 'interrupted: the arm was stopped'
 _REMEDIES = {'emergency stop': 'emergency stop: ros2 run vdl_ros stop release ends it'}
 
 
 class GoToNode(BaseNode):
-    """Knows the arm's state, and brings ``tool0`` to ``place``, m, by a trajectory."""
+    """Knows the arm's state, and brings ``tool0`` to a place, m, or joints to positions, rad."""
 
     NAME = 'go_to'
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, aim: Place | Joints) -> None:
         super().__init__()
-        self._place = place
+        self._aim = aim
         self.description = ''
         self.measured: Positions | None = None
         # Number of measurements so far.
@@ -123,7 +126,7 @@ class GoToNode(BaseNode):
         # In a thread: meanwhile this one must notice what ends the consent.
         with set_up(), ThreadPoolExecutor(1) as pool:
             geometry = parse(self.description)
-            planned = pool.submit(_plan, geometry, self._place, self.measured)
+            planned = pool.submit(_plan, geometry, self._aim, self.measured)
             spin_until(planned.done, executor, stop)
             goal = planned.result()
         log.info(', '.join(f'{name} {value:.3f}' for name, value in zip(
@@ -132,8 +135,7 @@ class GoToNode(BaseNode):
         if reason:
             log.error(reason)
             return EXIT_FAILED
-        away = _distance(geometry, self.measured, self._place)
-        log.info(f'tool0 is {1000.0 * away:.0f} mm from {_text(self._place)} m')
+        log.info(_where(geometry, self.measured, self._aim))
         return EXIT_OK
 
     def _wait(self, executor: Executor, stop: threading.Event) -> bool:
@@ -212,20 +214,24 @@ class GoToNode(BaseNode):
         return None
 
 
-def _plan(geometry: ArmGeometry, place: Place, measured: Positions) -> JointGoal:
-    checker = CollisionChecker(build_scene(geometry))
-    return InverseKinematics(geometry, checker.collides).plan(place, measured)
+def _plan(geometry: ArmGeometry, aim: Place | Joints, measured: Positions) -> JointGoal:
+    planner = InverseKinematics(geometry, CollisionChecker(build_scene(geometry)).collides)
+    if isinstance(aim, dict):
+        return planner.plan_joints(aim, measured)
+    return planner.plan(aim, measured)
 
 
 def _text(place: Place) -> str:
     return f'({", ".join(f"{each:g}" for each in place)})'
 
 
-def _distance(geometry: ArmGeometry, measured: Positions, place: Place) -> float:
-    """Return how far ``tool0`` is from ``place``, m; a joint that is not measured is at 0."""
-    straight = geometry.upright
-    here = np.where(np.isfinite(measured), measured, straight)
-    return float(np.linalg.norm(Kinematics(geometry).pose(here)[:3, 3] - place))
+def _where(geometry: ArmGeometry, measured: Positions, aim: Place | Joints) -> str:
+    """Return a line about where the arm is; a joint that is not measured is taken to be at 0."""
+    if isinstance(aim, dict):
+        return ', '.join(f'{name} {measured[JOINTS.index(name)]:.3f}' for name in aim) + ' rad'
+    here = np.where(np.isfinite(measured), measured, geometry.upright)
+    away = float(np.linalg.norm(Kinematics(geometry).pose(here)[:3, 3] - aim))
+    return f'tool0 is {1000.0 * away:.0f} mm from {_text(aim)} m'
 
 
 class TargetLostError(Exception):
@@ -343,9 +349,10 @@ class PolicyGoToNode(BaseNode):
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
-        prog='go_to', description='Move tool0 to a place in base_link; arm.launch.py runs.')
-    for axis, way in (('x', 'forward'), ('y', 'to the left'), ('z', 'up')):
-        parser.add_argument(axis, type=float, help=f'{way}, m')
+        prog='go_to', usage='go_to [-h] [--policy] [--timeout S] X Y Z | JOINT=RAD ...',
+        description='Move tool0 to a place in base_link, or joints; arm.launch.py runs.')
+    parser.add_argument('aim', nargs='+', help='the place, m: X forward, Y to the left, Z up; or '
+                        'positions of joints, rad, such as base=0.5 shoulder=-0.3')
     parser.add_argument('--policy', action='store_true',
                         help='move by the policy that arm.launch.py policy:=NAME runs')
     parser.add_argument('--timeout', type=number_above_0, default=60.0, metavar='S',
@@ -353,9 +360,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _aim(parser: argparse.ArgumentParser, words: Sequence[str]) -> Place | Joints:
+    with contextlib.suppress(ValueError):
+        if not any('=' in word for word in words):
+            x, y, z = map(float, words)
+            return x, y, z
+        joints = {name: float(value) for name, value in (word.split('=') for word in words)}
+        if len(joints) == len(words):
+            return joints
+    return parser.error(f'{quoted(" ".join(words))} is not allowed: JOINT=RAD ..., or X Y Z, m')
+
+
 def main(args: Sequence[str] | None = None) -> int:
-    options, words = split_words(_parser(), args)
-    place = (options.x, options.y, options.z)
-    if options.policy:
-        return PolicyGoToNode.main(words, place, options.timeout)
-    return GoToNode.main(words, place)
+    parser = _parser()
+    options, words = split_words(parser, args)
+    aim = _aim(parser, options.aim)
+    if not options.policy:
+        return GoToNode.main(words, aim)
+    if isinstance(aim, dict):
+        parser.error('--policy takes a place, X Y Z, m')
+    return PolicyGoToNode.main(words, aim, options.timeout)
