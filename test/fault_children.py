@@ -7,7 +7,7 @@ import torch
 from mutations import limited_memory
 
 from vdl_ros.bags.messages import MessageError, decode
-from vdl_ros.bags.reader import BagError, BagReader, read_part
+from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.common.tensor_file import TensorFileError
 from vdl_ros.pose.estimator import load_model
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -37,7 +37,6 @@ def read_bag(path: Path) -> None:
                 refusals.append(error)
     except BagError as error:
         refusals.append(error)
-    read_part(path)
     if refusals:
         raise refusals[-1]
 

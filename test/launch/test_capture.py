@@ -4,8 +4,6 @@ import signal
 
 import numpy as np
 import pytest
-from PIL import Image
-from rosbags.highlevel import AnyReader
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.nodes import capture as capture_node
@@ -73,19 +71,3 @@ def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_res
                          (tmp_path, 'exists and is no data set')):
         assert reason in refused(
             capture_node.main, f'output:={path}', 'frames:=100000', 'seed:=1', *size)
-
-
-@pytest.mark.slow
-def test_pictures_of_a_real_camera_have_no_labels(capture, tmp_path):
-    movie = tmp_path / 'pictures'
-    movie.mkdir()
-    for number in range(5):
-        Image.new('RGB', (64, 64), (40 * number,) * 3).save(movie / f'{number}.png')
-    for frames in (5, 12):
-        process = capture(tmp_path / 'bag', 'arm:=real', f'device:={movie}', f'frames:={frames}')
-        assert process.wait() == 0
-        assert 'pictures without labels' in process.output
-    assert '5 frames are there already' in process.output
-    with AnyReader([tmp_path / 'bag']) as reader:
-        topics = [each[0].topic for each in reader.messages()]
-    assert topics.count('/camera/image_raw') == topics.count('/camera/camera_info') == 12

@@ -3,7 +3,6 @@
 import contextlib
 import heapq
 import io
-import math
 import os
 import re
 import struct
@@ -68,30 +67,6 @@ class BagMessage:
     qos: list[dict[str, Any]]
     stamp_ns: int
     data: bytes
-
-
-@dataclass
-class BagTopic:
-    """A topic of a bag; ``qos`` is what its publishers offered, as rosbag2 stores it."""
-
-    name: str
-    type: str
-    qos: list[dict[str, Any]]
-    count: int = 0
-
-
-@dataclass(frozen=True)
-class BagPart:
-    """One file of a bag: its name, the times of its first and last message, its topics."""
-
-    file: str
-    start_ns: int
-    end_ns: int
-    topics: tuple[BagTopic, ...]
-
-    @property
-    def count(self) -> int:
-        return sum(topic.count for topic in self.topics)
 
 
 class BagReader:
@@ -281,19 +256,6 @@ def _unpacked(chunk: Chunk) -> bytes:
     if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
         raise McapError('wrong checksum')
     return data
-
-
-def read_part(file: Path) -> BagPart:
-    """Return what one file of a bag holds, up to where it was cut off."""
-    topics: dict[str, BagTopic] = {}
-    start, end = math.inf, 0
-    with contextlib.suppress(BagError):  # no whole message is in it
-        for message in BagReader(file):
-            topic = topics.setdefault(
-                message.topic, BagTopic(message.topic, message.type, message.qos))
-            topic.count += 1
-            start, end = min(start, message.stamp_ns), max(end, message.stamp_ns)
-    return BagPart(file.name, int(start) if topics else 0, end, tuple(topics.values()))
 
 
 def _offered(metadata: dict[str, str]) -> list[dict[str, Any]]:

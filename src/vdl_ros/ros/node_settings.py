@@ -63,10 +63,6 @@ class CaptureConfig:
     seed: int = setting(0, 'The same seed gives the same frames.', minimum=0, maximum=2**31 - 1)
     split: str = setting(
         'train', 'Part of the data set; no part has a frame of another.', choices=tuple(SPLITS))
-    labels: bool = setting(
-        True, 'A data set of the simulated arm with labels; false: a bag of images of the camera.')
-    compression: str = setting(
-        'none', 'Compression of that bag; a data set has none.', choices=('none', 'lz4', 'zstd'))
     image_width: int = setting(128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
     image_height: int = setting(
         128, 'Height of the images.', minimum=8, maximum=4096, unit='pixels')

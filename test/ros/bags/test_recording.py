@@ -4,6 +4,7 @@ import sys
 import uuid
 
 import pytest
+from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
 from vdl_ros.bags.reader import EpisodeLabels
@@ -24,7 +25,8 @@ def discover(node, tmp_path, *found, topics='*'):
             recording.discover_topics()
         finally:
             recording.close()
-        return [topic.name for part in bag.parts for topic in part.topics]
+    with AnyReader([bag.path]) as reader:
+        return [each.topic for each in reader.connections]
 
 
 def test_no_module_is_imported_for_a_type_that_is_not_installed(

@@ -1,12 +1,10 @@
 """Write a bag: names of topics and types, quality of service, definitions, and the file."""
 
 import contextlib
-import copy
 import importlib
-import itertools
 import re
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from rclpy.exceptions import InvalidTopicNameException
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
-from vdl_ros.bags.reader import BagError, BagPart, BagTopic
+from vdl_ros.bags.reader import BagError
 from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
 
@@ -130,8 +128,18 @@ def _types_in(text: str, package: str) -> list[str]:
     return found
 
 
+@dataclass
+class _Topic:
+    """A topic; ``qos`` is what its publishers offered, as rosbag2 stores it."""
+
+    name: str
+    type: str
+    qos: list[dict[str, Any]]
+    count: int = 0
+
+
 class BagWriter(contextlib.AbstractContextManager['BagWriter']):
-    """A bag that grows, in a folder that does not exist unless it holds ``earlier`` files of it.
+    """A bag that grows, of one file in a folder that must not exist.
 
     ``compression`` is none, lz4 or zstd. :meth:`close` writes ``distribution``, that of ROS 2, and
     ``labels``, texts by name, as ``custom_data`` into the metadata.
@@ -139,25 +147,21 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
 
     def __init__(
         self, path: Path, *, compression: str = 'none', distribution: str = '',
-        earlier: Sequence[BagPart] = (),
     ) -> None:
         try:
-            path.mkdir(parents=True, exist_ok=bool(earlier))
+            path.mkdir(parents=True)
         except FileExistsError:
             raise BagError(f'{path} exists; name another bag') from None
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
         self.path, self.count = path, 0
         self.labels: dict[str, str] = {}
-        self._earlier = list(earlier)
-        self._compression, self._distribution = compression, distribution
-        # Of the parts some may be gone.
-        self._name = next(name for number in itertools.count(len(self._earlier))
-                          if not (path / (name := f'{path.name}_{number}.mcap')).exists())
+        self._distribution = distribution
+        self._name = f'{path.name}_0.mcap'
         self._stream = (path / self._name).open('xb')
         self._writer = Writer(self._stream, compression=_COMPRESSION[compression])
         self._writer.start(profile='ros2', library='vdl_ros')
-        self._topics: dict[int, BagTopic] = {}
+        self._topics: dict[int, _Topic] = {}
         self._schemas: dict[str, int] = {}
         self._first, self._last = 2**63 - 1, 0
         self._flushed = time.monotonic()
@@ -172,7 +176,7 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
         handle: int = self._writer.register_channel(
             name, 'cdr', self._schemas[type_name],
             {'offered_qos_profiles': yaml.safe_dump(offered, sort_keys=False)})
-        self._topics[handle] = BagTopic(name, type_name, offered)
+        self._topics[handle] = _Topic(name, type_name, offered)
         return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
@@ -198,36 +202,23 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def parts(self) -> list[BagPart]:
-        start, end = (self._first, self._last) if self.count else (0, 0)
-        return [*self._earlier, BagPart(
-            self._name, start, end, tuple(map(copy.copy, self._topics.values())))]
-
     def _write_metadata(self) -> None:
         """Write metadata.yaml as rosbag2 does, version 9."""
-        parts = self.parts
-        total: dict[str, BagTopic] = {}
-        for topic in (topic for part in parts for topic in part.topics):
-            first = total.setdefault(topic.name, BagTopic(topic.name, topic.type, topic.qos))
-            first.count += topic.count
-        start = min((part.start_ns for part in parts if part.count), default=0)
-        end = max(part.end_ns for part in parts)
+        start, end = (self._first, self._last) if self.count else (0, 0)
         info = {'rosbag2_bagfile_information': {
             'version': 9, 'storage_identifier': 'mcap',
             'duration': {'nanoseconds': end - start},
             'starting_time': {'nanoseconds_since_epoch': start},
-            'message_count': sum(part.count for part in parts),
+            'message_count': self.count,
             'topics_with_message_count': [{
                 'topic_metadata': {
                     'name': topic.name, 'type': topic.type, 'serialization_format': 'cdr',
                     'offered_qos_profiles': topic.qos, 'type_description_hash': ''},
-                'message_count': topic.count} for topic in total.values()],
+                'message_count': topic.count} for topic in self._topics.values()],
             'compression_format': '', 'compression_mode': '',
-            'relative_file_paths': [part.file for part in parts],
+            'relative_file_paths': [self._name],
             'files': [{
-                'path': part.file, 'starting_time': {'nanoseconds_since_epoch': part.start_ns},
-                'duration': {'nanoseconds': part.end_ns - part.start_ns},
-                'message_count': part.count} for part in parts],
+                'path': self._name, 'starting_time': {'nanoseconds_since_epoch': start},
+                'duration': {'nanoseconds': end - start}, 'message_count': self.count}],
             'custom_data': self.labels or None, 'ros_distro': self._distribution}}
         write_text(self.path / 'metadata.yaml', yaml.safe_dump(info, sort_keys=False))
