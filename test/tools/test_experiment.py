@@ -124,27 +124,18 @@ def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
 
 
 @pytest.mark.slow
-def test_all_runs_what_a_file_says_and_dev_is_two_short_trials(specs, own_signals):
-    every = specs.parent / 'experiments.yaml'
-    every.write_text('some.yaml:\n  searched: dev\n')
+def test_dev_is_two_short_trials(specs, own_signals):
     folder = specs.parent / 'runs' / 'some' / 'searched' / 'dev'
     # Of an earlier time.
     (folder / 'trial-7').mkdir(parents=True)
-    assert experiment.main(['--all', str(every)]) == 0
+    assert experiment.main(['some.yaml', 'searched', '--mode', 'dev']) == 0
     assert sorted(each.name for each in folder.glob('trial-*')) == ['trial-0', 'trial-1']
     assert [each.name for each in folder.glob('trial-*/session-*/')] == ['session-0', 'session-0']
 
 
 def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_signals):
-    every = specs.parent / 'experiments.yaml'
-    every.write_text('some.yaml:\n  traind: train\n  searched: serch\n')
-    assert experiment.main(['--all', str(every)]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"experiment: {every}:2: some.yaml.traind: no such spec; did you mean 'trained'?",
-        f"experiment: {every}:3: some.yaml.searched: 'serch' is not allowed: one of train, "
-        "search, enjoy, benchmark, dev; did you mean 'search'?"]
     for arguments, message in (
-            ([], 'one of FILE, --all and --check is needed'),
+            ([], 'one of FILE and --check is needed'),
             (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
             (['some.yaml', 'serched', '--env_modules', 'own'],
              "some.yaml: no spec 'serched'; did you mean 'searched'?"),

@@ -169,7 +169,3 @@ def _draw(grid: Grid, phases: Mapping[str, Phase]) -> None:
                   if name.startswith(VALUES)]
         if found := [trace for trace in traces if trace is not None]:
             draw_values(found, folder / 'values', title='value and return by step')
-
-
-if __name__ == '__main__':
-    sys.exit(main())

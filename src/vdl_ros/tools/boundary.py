@@ -7,7 +7,6 @@ Exit status: 0 if all files were written, else 2.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,7 +89,3 @@ def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
     if env_id.startswith(factory.ATARI):
         return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
     return [f'action {index}' for index in range(int(getattr(envs.single_action_space, 'n', 0)))]
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -34,7 +34,3 @@ def _parser() -> argparse.ArgumentParser:
         f'{VERSION}, by path.')
     parser.add_argument('folder', type=Path, help='the folder that holds meta, data and videos')
     return parser
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

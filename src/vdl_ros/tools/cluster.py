@@ -219,7 +219,3 @@ def _stop(control: Control, timeout: float) -> int:
 def _complain(lines: Sequence[str]) -> None:
     for line in lines:
         print(f'cluster: {line}', file=sys.stderr, flush=True)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

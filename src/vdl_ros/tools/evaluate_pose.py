@@ -107,7 +107,3 @@ def _change(
         return None
     images = ImageAttack(attack, estimator)
     return lambda picture: images.perturb(picture).pixels
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -11,7 +11,7 @@ the disk is full.
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from vdl_ros.common.command_line import (
@@ -27,7 +27,6 @@ from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.experiments.modes import MODES, Experiments
 from vdl_ros.experiments.page import deliver_benchmark
 from vdl_ros.experiments.spec import Spec
-from vdl_ros.recipes.yaml_file import Fault, YamlFile
 
 EXIT_FAILED = 1
 # A spec, its mode, and the folder of a run that it has with `enjoy`.
@@ -47,7 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     add('spec', nargs='?', metavar='SPEC', help='its name; benchmark runs all without it')
     add('--mode', choices=MODES, default='train', help='[train]')
     add('--at', type=Path, metavar='RUN', help='enjoy: folder of a run, a trial or an experiment')
-    add('--all', type=Path, metavar='FILE', help='a YAML file {file: {spec: mode}}')
     add('--check', type=Path, nargs='+', metavar='PATH',
         help='print the faults of files, or of all in folders')
     add('--trials', type=whole_number(1, 1_000_000), metavar='N', help="[the spec's]")
@@ -66,12 +64,12 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(args)
     options.output = options.output.absolute()
-    if sum(each is not None for each in (options.file, options.all, options.check)) != 1:
-        parser.error('one of FILE, --all and --check is needed')
+    if (options.file is None) == (options.check is None):
+        parser.error('one of FILE and --check is needed')
     try:
         if options.check:
             return _check(find_files(options.check))
-        tasks = _tasks_of_all(options.all) if options.all else _tasks(options)
+        tasks = _tasks(options)
     except (BadInputError, OSError) as error:
         for line in str(error).splitlines():
             print(f'experiment: {line}', file=sys.stderr)
@@ -121,7 +119,7 @@ def _check(files: Sequence[Path]) -> int:
     return status
 
 
-def _tasks(options: argparse.Namespace) -> Iterable[Task]:
+def _tasks(options: argparse.Namespace) -> list[Task]:
     specs, faults = read_specs(options.file)
     if faults:
         raise BadInputError('\n'.join(map(str, faults)))
@@ -134,29 +132,3 @@ def _tasks(options: argparse.Namespace) -> Iterable[Task]:
         raise BadInputError(f'{options.file}: no spec {options.spec!r}'
                             f'{suggestion(options.spec, specs)}; there is {", ".join(specs)}')
     return [(specs[options.spec], options.mode, options.at)]
-
-
-def _tasks_of_all(path: Path) -> list[Task]:
-    """Return what a file {file: {spec: mode}} says; files are relative to its folder."""
-    every = YamlFile(path)
-    tasks: list[Task] = []
-    others: list[Fault] = []
-    for name, modes in every.mapping((), every.content).items():
-        specs, faults = read_specs(path.parent / name)
-        others += faults
-        for spec, value in every.mapping((name,), modes).items():
-            mode, _, at = str(value).partition('@')
-            if mode not in MODES:
-                every.fault((name, spec), f'{mode!r} is not allowed: one of {", ".join(MODES)}'
-                            f'{suggestion(mode, MODES)}')
-            elif spec in specs:
-                tasks.append((specs[spec], mode, Path(at) if at else None))
-            elif not faults:
-                every.fault((name, spec), f'no such spec{suggestion(spec, specs)}')
-    if faults := every.faults + others:
-        raise BadInputError('\n'.join(map(str, faults)))
-    return tasks
-
-
-if __name__ == '__main__':
-    sys.exit(main())

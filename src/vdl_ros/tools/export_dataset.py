@@ -109,7 +109,3 @@ def main(args: Sequence[str] | None = None) -> int:
     print(f'{options.output}: {found.images} {what}, {found.rows} rows in {found.episodes} '
           f'episodes at {found.fps} frames/s; {left_out}')
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -5,7 +5,6 @@ The file runs without PyTorch. See docs/policy_files.md.
 Exit status: 0 if the file was written and equals PyTorch, else 2.
 """
 
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +43,3 @@ def main(args: Sequence[str] | None = None) -> int:
               f'most {parity.difference:.1g} on {parity.observations} observations')
 
     return run_tool('export_policy', export)
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -55,7 +55,3 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f'\nimport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
         return EXIT_INTERRUPTED
-
-
-if __name__ == '__main__':
-    sys.exit(main())

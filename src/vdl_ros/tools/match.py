@@ -6,7 +6,6 @@ first run, or without a run that of --env_id. Prints the return of each body.
 """
 
 import argparse
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -171,7 +170,3 @@ def _named(text: str) -> tuple[str, Path | None]:
     if not bodies or not separator or not run:
         raise SettingError(f'{text!r} is not allowed: BODIES=RUN, or BODIES={_RANDOM}')
     return bodies, None if run == _RANDOM else checkpoint_file(from_here(run))
-
-
-if __name__ == '__main__':
-    sys.exit(main())

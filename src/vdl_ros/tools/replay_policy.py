@@ -55,7 +55,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--policy', required=True, metavar='FILE', help='checkpoint, .onnx file '
                         'of export_policy, or name of one in this package')
     return parser
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

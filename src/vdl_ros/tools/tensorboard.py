@@ -68,7 +68,3 @@ def main(args: Sequence[str] | None = None) -> int:
     print(f'TensorBoard: {url}', flush=True)
     stop.wait()
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

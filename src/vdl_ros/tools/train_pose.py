@@ -71,7 +71,3 @@ def _parser() -> argparse.ArgumentParser:
         help='initial weights: a model file or the folder of a run [random]')
     add('--resume', action='store_true', help='continue the training in --output')
     return parser
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -96,7 +96,3 @@ def _parser() -> argparse.ArgumentParser:
         add('--' + name.replace('_', '-'), type=kind, default=default[name],
             help=f'{text} [{default[name]}]')
     return parser
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())
