@@ -6,8 +6,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vdl_ros.envs.checked_vector_env import EnvFailedError
-from vdl_ros.envs.same_step import SameStepVectorEnv
+from vdl_ros.envs.checked_vector_env import EnvFailedError, SameStepVectorEnv
 
 GO = np.zeros(2, np.int64)
 NO, BOTH = np.zeros(2, np.bool_), np.ones(2, np.bool_)

@@ -28,6 +28,8 @@ from vdl_ros.envs.checked_vector_env import (
     CheckedVectorEnv,
     CopiedObservation,
     EnvError,
+    OneCopy,
+    SameStepVectorEnv,
     VectorEnvironment,
     check_memory,
 )
@@ -35,7 +37,6 @@ from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs, version_hint
 from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.realtime import add_lag, delay_arguments
-from vdl_ros.envs.same_step import OneCopy, SameStepVectorEnv
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
 ATARI = 'ALE/'
@@ -60,8 +61,8 @@ def make(
 
     The first ``reset()`` of the result uses seeds made from ``seed``, one per copy. With
     ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy. With ``same_step`` its
-    autoreset mode may be SAME_STEP (``envs/same_step.py``). With ``takeovers`` a person who
-    commands a robot does not end its episode (``ros/robots/robot_env.py``).
+    autoreset mode may be SAME_STEP. With ``takeovers`` a person who commands a robot does not end
+    its episode (``ros/robots/robot_env.py``).
 
     Raises:
         EnvError: an unknown or unusable environment; the message is one line.

@@ -23,14 +23,16 @@ from rclpy.subscription import Subscription
 from std_msgs.msg import Header, String
 
 from vdl_ros.common.images import ImageError, pixels_of
+from vdl_ros.msg import EmergencyStopState, TargetStatus
 from vdl_ros.robots import contract as contracts
 from vdl_ros.robots.contract import TRAJECTORY, Contract, ContractError
+from vdl_ros.robots.episode import State
 from vdl_ros.robots.observer import frame
 from vdl_ros.robots.readings import Reading, ReadingError, read_part
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
-from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree, seconds
 from vdl_ros.ros.robots.message_fields import (
     feature_reader,
     field_reader,
@@ -39,7 +41,6 @@ from vdl_ros.ros.robots.message_fields import (
     resolve_message,
     write_field,
 )
-from vdl_ros.ros.robots.target_topics import TargetTopics
 from vdl_ros.srv import Confirm
 
 # Nodes that hear actions, and move nothing by them; the last ones are of ROS.
@@ -104,12 +105,76 @@ CONFIRM = 'robot/confirm'
 OUTCOMES = ('success', 'failure', 'discard')
 #: Topics for people: the place where the goal of the episode is, and what happens.
 TARGET, STATUS = 'robot/target', 'robot/status'
+# Of the target of a policy (geometry_msgs/PointStamped, of any frame on /tf), and of its status.
+_ARM_TARGET, _ARM_STATUS = 'arm/target', 'arm/target_status'
+_STOP_STATE = 'arm/emergency_stop_state'
 _STOP_DEPTH = 32
 _CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
 _FOUND_S = 0.5
 # Where commands have no sender, another host's environment is found by its presence alone, s.
 _ALONE_S = 2.0
+
+
+class _TargetTopics:
+    """Gives a person's targets to the :class:`Session` of a robot, whose lock its callbacks hold.
+
+    A target is where a policy is to bring the robot; it tells what becomes of that.
+    """
+
+    def __init__(
+        self, node: Node, session: Session, task: Task, lock: Any, full: Callable[[str], str],
+        stamp: Callable[[], Time],
+    ) -> None:
+        self._session, self._task, self._lock = session, task, lock
+        self._stamp, self._frames = stamp, FrameTree()
+        self._told: tuple[bool, str] | None = None
+        self._status = qos.pub(node, _ARM_STATUS, name=full(_ARM_STATUS))
+        self.show()
+        qos.sub(node, _ARM_TARGET, self._on_target, name=full(_ARM_TARGET))
+        self._commanded: Time | None = None
+        qos.sub(node, _STOP_STATE, self._on_stop_state, name=full(_STOP_STATE))
+        for name in ('/tf', '/tf_static'):
+            qos.sub(node, name, self._frames.add)
+
+    def _on_target(self, message: PointStamped) -> None:
+        point, frame = message.point, message.header.frame_id
+        try:
+            if not frame:
+                raise FrameError(f'frame_id: empty, {self._task.frame} for example')
+            place = self._frames.point([point.x, point.y, point.z], frame, self._task.frame)
+        except FrameError as error:
+            place, reason = np.full(3, math.nan), str(error)
+        else:
+            reason = '' if np.isfinite(place).all() else 'point: not finite'
+        with self._lock:
+            self._session.aim(place, reason)
+            self.show()
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        # Of a person whom the driver hears, and this node perhaps not yet.
+        before, self._commanded = self._commanded, message.commanded
+        if before not in (None, message.commanded):
+            with self._lock:
+                self._session.consent.withdraw('a person commands the robot')
+
+    def show(self) -> None:
+        """Publish what has become of the target; call it at each tick."""
+        session, aimed = self._session, self._session.aimed
+        is_given, waits = session.consent.given, session.waits
+        state = 'idle' if not is_given else 'paused' if waits else 'running'
+        reason = waits if is_given else session.given_up
+        if not is_given and self._told == (is_given, reason):
+            return
+        self._told = is_given, reason
+        self._status.publish(TargetStatus(
+            header=Header(stamp=self._stamp(), frame_id=self._task.frame), state=state,
+            reason=reason,
+            target=[math.nan] * 3 if aimed is None or not is_given else aimed.place.tolist(),
+            distance=self._task.distance if session.state is State.RUNNING else math.nan,
+            success=is_given and aimed is not None and not math.isnan(aimed.reached),
+            reaction_time=math.nan if aimed is None else aimed.reaction,
+            time_to_target=math.nan if aimed is None else aimed.reached))
 
 
 class RobotInterfaces:
@@ -228,7 +293,7 @@ class RobotTopics:
         self.robot = contract.env_id + (f' {copy}' if contract.copies > 1 else '')
         self._incidents = qos.pub(node, 'incidents')
         self._shown = '', 0
-        self._targets: TargetTopics | None = None
+        self._targets: _TargetTopics | None = None
 
     def send(self, action: NDArray[np.float64]) -> None:
         message = self._interfaces.message(action, self._stamp(), self._name)
@@ -270,7 +335,7 @@ class RobotTopics:
         """Listen; a session that ``follows`` takes targets."""
         self._session, interfaces = session, self._interfaces
         if follows:
-            self._targets = TargetTopics(
+            self._targets = _TargetTopics(
                 self._node, session, self._task, self._lock, self.full, self._stamp)
         topics, actions = interfaces.contract.inputs, interfaces.contract.actions
 
