@@ -192,7 +192,7 @@ def _node(name: str, namespace: str) -> Iterator[tuple[Any, ...]]:
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node(name, namespace=namespace, enable_rosout=False,
                              start_parameter_services=False)
-    executor = process.make_executor('events')
+    executor = process.make_executor()
     executor.add_node(node)
     try:
         yield node, executor, stop, chosen

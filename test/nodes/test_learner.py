@@ -56,7 +56,7 @@ def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(mo
 
 def test_the_end_of_a_training_is_no_signal_to_end_the_process(monkeypatch):
     executor = Mock(**{'spin_once.side_effect': lambda timeout_sec: training.set()})
-    monkeypatch.setattr(module, 'make_executor', lambda name: executor)
+    monkeypatch.setattr(module, 'make_executor', lambda: executor)
     stop, training = threading.Event(), threading.Event()
     node = Mock(_train=lambda stop: training.wait(300) and 'total_steps', folder=None,
                 _source=Mock(inference=None), _timers={CALLBACKS: ThreadTimer()})

@@ -27,7 +27,6 @@ synchronous: yes
 ppo_clip: 0.1
 num_actors: 4
 max_policy_lag: 3         # the name in version 0.2.0
-executor: single
 ''')
     assert read_config(file, ProcessConfig) == {
         'env_id': 'own/Own-v0', 'env_modules': 'own,own.wrappers',
@@ -35,7 +34,7 @@ executor: single
         'env_wrappers': '[{"FilterObservation": {"filter_keys": ["a", "b"]}}, '
                         '"FlattenObservation"]',
         'learning_rate': 0.001, 'discount': 1.0, 'synchronous': True, 'ppo_clip': 0.1,
-        'num_actors': 4, 'max_in_flight': 3, 'executor': 'single'}
+        'num_actors': 4, 'max_in_flight': 3}
     file.write_text(yaml.safe_dump(as_dict(EnvConfig())))
     assert read_config(file) == as_dict(EnvConfig())
 

@@ -111,12 +111,11 @@ def test_an_executor_leaves_native_code_its_signals(monkeypatch):
     """A Java machine of an environment uses SIGSEGV, which faulthandler would take from it."""
     found = Mock(is_enabled=lambda: False)
     monkeypatch.setattr('vdl_ros.ros.process.faulthandler', found)
-    make_executor('events').shutdown()
+    make_executor().shutdown()
     found.disable.assert_called_once()
 
 
-@pytest.mark.parametrize('kind', ['events', 'single'])
-def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
+def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node):
     newest, ticks = [], []
     node.create_subscription(
         Int64, 'policy', lambda message: newest.append(message.data), qos.LATCHED)
@@ -124,7 +123,7 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
     node.create_timer(0.02, lambda: ticks.append(time.monotonic()),
                       clock=Clock(clock_type=ClockType.STEADY_TIME))
     publisher = node.create_publisher(Int64, 'policy', qos.LATCHED)
-    executor = make_executor(kind)
+    executor = make_executor()
     executor.add_node(node)
     number = rounds = late = 0
     # The thread of its timers starts late on a busy machine.

@@ -88,8 +88,7 @@ def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
 
 def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
-    node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
-                     f'{image}.subscription.reliability:=reliable',
+    node = make_node(f'{image}.publisher.depth:=7', f'{image}.subscription.reliability:=reliable',
                      'qos_overrides./left/red/episodes.publisher.depth:=3')
     parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
     publisher = qos.pub(node, 'camera/image_raw')

@@ -189,7 +189,7 @@ class BaseNode(Node):
         """End what the node has begun; called after :meth:`work`, also after an error in it."""
 
     def run(self, stop: threading.Event) -> int:
-        executor = make_executor(self.settings(ProcessConfig).executor)
+        executor = make_executor()
         executor.add_node(self)
         try:
             return self.work(executor, stop)

@@ -18,9 +18,6 @@ ONLY_ACTORS = 'actors-'
 class ProcessConfig:
     """Settings of every node's process."""
 
-    executor: str = setting(
-        'events', 'events needs less processor time; single is the standard one.',
-        choices=('events', 'single'))
     launch_id: str = setting('', 'Set by launch files, the same for all restarts of a node.')
 
 

@@ -17,7 +17,8 @@ from typing import TypeVar
 import rclpy
 from rclpy._rclpy_pybind11 import RCLError, RCLInvalidROSArgsError
 from rclpy.context import Context
-from rclpy.executors import Executor, SingleThreadedExecutor
+from rclpy.executors import Executor
+from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
@@ -93,17 +94,13 @@ def state_file(node: Node, kind: str, name: str) -> Path:
     return state_folder() / kind / f'{node.context.get_domain_id()}.{name}.json'
 
 
-def make_executor(kind: str, context: Context | None = None) -> Executor:
-    if kind == 'events':
-        with contextlib.suppress(ImportError):
-            from rclpy.experimental import EventsExecutor
-            was_enabled = faulthandler.is_enabled()
-            executor = EventsExecutor(context=context)
-            if not was_enabled:
-                # It enables that, which takes signals from a Java machine of an environment.
-                faulthandler.disable()
-            return executor
-    return SingleThreadedExecutor(context=context)
+def make_executor(context: Context | None = None) -> Executor:
+    was_enabled = faulthandler.is_enabled()
+    executor = EventsExecutor(context=context)
+    if not was_enabled:
+        # It enables that, which takes signals from a Java machine of an environment.
+        faulthandler.disable()
+    return executor
 
 
 def call_back(executor: Executor, timeout: float) -> None:

@@ -52,8 +52,8 @@ ACTIONS = ('start', 'status', 'stop')
 FIRST = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), AttackConfig,
          RunConfig, ProcessConfig)
 # Of the others and of actors: those of their own process.
-OTHERS = ('env_modules', 'device', 'learner_threads', 'group_timeout', 'executor')
-ACTORS = ('env_modules', 'adversarial_checkpoint', 'executor')
+OTHERS = ('env_modules', 'device', 'learner_threads', 'group_timeout')
+ACTORS = ('env_modules', 'adversarial_checkpoint')
 # Launch arguments of every learner and actor.
 OF_EVERY_TASK = ('namespace', 'log_level')
 # Derived from the hosts file, or of one host.

@@ -33,7 +33,7 @@ class Endpoint:
         rclpy.init(args=[], context=self.context)
         self.node = rclpy.create_node(name, context=self.context, start_parameter_services=False,
                                       enable_rosout=False)
-        self.executor = make_executor('events', self.context)
+        self.executor = make_executor(self.context)
         self.executor.add_node(self.node)
         # Latched: the two sides discover each other at different times.
         qos = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,

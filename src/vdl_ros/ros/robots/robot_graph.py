@@ -173,7 +173,7 @@ class RobotGraph:
 
     def _run(self) -> None:
         """Run callbacks and ticks; an error stops the robots and is raised in the agent."""
-        executor = make_executor('events')
+        executor = make_executor()
         executor.add_node(self._node)
         try:
             while not self._is_closed:

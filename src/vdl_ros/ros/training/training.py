@@ -385,7 +385,7 @@ class Training:
         source = '' if of_demonstrations else 'waiting for trajectories; '
         node.get_logger().info(f'learning on {describe(self._settings.device)}; '
                                f'{source}the run is {where}')
-        executor = make_executor(self._settings.process.executor)
+        executor = make_executor()
         executor.add_node(node)
         thread = ThreadPoolExecutor(1, 'training')
         training = thread.submit(loop)
