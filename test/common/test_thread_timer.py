@@ -81,7 +81,7 @@ def test_laps_follow_each_other_without_a_gap(hands):
     # A phase that the thread has been in is listed even without a share.
     assert lap.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
     assert whole.shares() == {'step': 0.375, 'learn': 0.5, 'other': 0.125}
-    whole.restart()
+    whole.take()
     hands.go(1)
     assert whole.shares() == {'step': 0.0, 'learn': 0.0, 'other': 1.0}
 

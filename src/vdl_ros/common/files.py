@@ -165,16 +165,10 @@ def write_table(path: Path, *rows: Iterable[object]) -> None:
 
 
 class ProgressTable:
-    """A CSV file of numbers; the first column is the step and increases.
+    """A CSV file of numbers; the first column is the step and increases."""
 
-    Args:
-        defaults: values of columns that files of earlier versions do not have.
-    """
-
-    def __init__(
-        self, path: Path, columns: Sequence[str], defaults: Mapping[str, str] | None = None,
-    ) -> None:
-        self._path, self._columns, self._defaults = path, columns, dict(defaults or {})
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self._path, self._columns = path, columns
 
     def rows(self) -> list[dict[str, float]]:
         """Return the rows so far, without a row that a crash cut short."""
@@ -202,8 +196,6 @@ class ProgressTable:
             return []
         rows = []
         for line in lines:
-            # Columns of the file override the defaults: one that was cut short stays so.
-            line = self._defaults | line
             try:
                 rows.append(({name: float(line[name]) for name in self._columns}, line))
             except (KeyError, TypeError, ValueError):

@@ -128,9 +128,6 @@ class TimerWindow:
         self._timer = timer
         self._before = timer.seconds()
 
-    def restart(self) -> None:
-        self._before = self._timer.seconds()
-
     def shares(self) -> dict[str, float]:
         """Return the share of each phase since the start; the sum is 1."""
         return _shares(self._before, self._timer.seconds())
@@ -186,22 +183,14 @@ class ReactionTime:
         return self._parts[np.arange(first, self.count) % len(self._parts)]
 
     def summary(self) -> dict[str, float]:
-        """Return the means of the parts, and mean and percentiles of their sums, s.
+        """Return the means of the parts by name, and ``mean``, ``p50`` and ``p99`` of their sums.
 
-        By the parts' names, ``reaction_time``, ``reaction_time_p50`` and ``reaction_time_p99``; {}
-        before the first action.
+        In ms; {} before the first action.
         """
         parts = self._parts[:self.count]
         if not len(parts):
             return {}
         sums = parts.sum(axis=1)
-        p50, p99 = np.percentile(sums, (50, 99))
-        return {**dict(zip(PARTS, map(float, parts.mean(axis=0)), strict=True)),
-                'reaction_time': float(sums.mean()),
-                'reaction_time_p50': float(p50), 'reaction_time_p99': float(p99)}
-
-
-def in_ms(summary: Mapping[str, float]) -> dict[str, float]:
-    """Return a summary in ms: the parts, and ``mean``, ``p50`` and ``p99`` of their sum."""
-    names = {'reaction_time': 'mean', 'reaction_time_p50': 'p50', 'reaction_time_p99': 'p99'}
-    return {names.get(name, name): round(1e3 * seconds, 3) for name, seconds in summary.items()}
+        values = (*parts.mean(axis=0), sums.mean(), *np.percentile(sums, (50, 99)))
+        return {name: round(1e3 * float(value), 3) for name, value in zip(
+            (*PARTS, 'mean', 'p50', 'p99'), values, strict=True)}

@@ -4,7 +4,6 @@
 * ``FPS<f>``: a step sleeps 1/f s; a vector of B copies sleeps 1/f s too, like B machines that
   simulate in parallel. Without it, a step does not sleep.
 * ``-SERIAL``: a vector of B copies sleeps B/f s, like one machine that simulates them in turn.
-* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping.
 
 Actions, Discrete(2), have no effect; the reward is 1; an episode is truncated after 1000 steps or
 ``time_limit``.
@@ -29,9 +28,9 @@ from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepRes
 NAMESPACE = 'dummy/'
 MAX_BYTES = 1 << 26
 MIN_FPS = 0.01
-_FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
+_FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL]]-v0'
 _NAME = re.compile(
-    r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL|-BUSY)?)?-v0')
+    r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL)?)?-v0')
 _EPISODE = 1000
 # A prime, so that noise repeats late for any size of observation.
 _WINDOWS = 1_048_573
@@ -39,12 +38,11 @@ _WINDOWS = 1_048_573
 
 @dataclasses.dataclass(frozen=True)
 class Dummy:
-    """A parsed id: bytes of an observation, seconds of a step, and how they are spent."""
+    """A parsed id: bytes of an observation, seconds of a step, and whether copies share them."""
 
     size: int
     step_s: float = 0.0
     together: bool = True
-    busy: bool = False
 
 
 def parse(env_id: str) -> Dummy:
@@ -61,7 +59,7 @@ def parse(env_id: str) -> Dummy:
         raise EnvError(
             f'env_id: FPS{found[2]} is not allowed: steps per second, at least {MIN_FPS}; '
             'without FPS steps do not sleep')
-    return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
+    return Dummy(size, 1.0 / float(found[2]), together=found[3] is None)
 
 
 def register_dummies(env_id: str) -> None:
@@ -82,20 +80,16 @@ class _StepTime:
 
     def __init__(self, dummy: Dummy, copies: int) -> None:
         self._seconds = dummy.step_s * (1 if dummy.together else copies)
-        self._busy = dummy.busy
-        # Processor time, so that waiting for a core does not count as computing.
-        self._clock = time.thread_time if dummy.busy else time.perf_counter
         self._late = self._due = 0.0
 
     def begin(self) -> None:
         if self._seconds:
-            self._due = self._clock() + self._seconds - self._late
+            self._due = time.perf_counter() + self._seconds - self._late
 
     def finish(self) -> None:
         if self._seconds:
-            while (left := self._due - self._clock()) > 0.0:
-                if not self._busy:
-                    time.sleep(left)
+            while (left := self._due - time.perf_counter()) > 0.0:
+                time.sleep(left)
             self._late = min(-left, self._seconds)
 
 

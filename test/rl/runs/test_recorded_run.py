@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.rl.runs.recorded_run import (
     RecordedRun,
@@ -94,22 +93,6 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
              'there is agent_steps, wall_s, mean_return_100')):
         (tmp_path / 'progress.csv').write_text(text)
         assert refusal(tmp_path, x, 'return') == f'{tmp_path}: {message}'
-
-
-def test_tags_of_earlier_versions_are_read_by_both_names(run):
-    """Also where an earlier version began the run and this one resumed it."""
-    # Files of one second are read in the order of their names.
-    began, = run.glob('events.out.*')
-    began.rename(run / 'events.out.tfevents.0')
-    with SummaryWriter(str(run)) as events:
-        events.add_scalar('losses/policy', 1.0, 100)
-        events.add_scalar('losses/policy', 2.0, 200)
-        events.add_scalar('losses/policy_loss', 3.0, 400)
-    found = RecordedRun(run)
-    for name in ('losses/policy', 'losses/policy_loss'):
-        series = found.series('steps', name)
-        assert (series.x.tolist(), series.y.tolist()) == ([100, 200, 400], [1.0, 2.0, 3.0])
-    assert 'losses/policy' not in found.names()
 
 
 def test_unreadable_events_are_reported_only_when_needed(run):

@@ -1,7 +1,6 @@
 """Run folder: exclusive to one run, safe against crashes, reads back what was written."""
 
 import json
-import math
 import os
 import resource
 
@@ -143,20 +142,6 @@ def test_events_are_whole_and_in_one_file_after_a_full_disk(path):
     folder.report(row(102), {'a': 3.0})
     assert list(path.glob('events*')) == [file]
     assert list(RecordedRun(path).series('steps', 'a').y) == [1.0, 3.0]
-
-
-def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
-    folder = RunFolder(path, launch_id='x')
-    (path / 'progress.csv').write_text(
-        'agent_steps,wall_s,mean_return_100,episodes,steps_per_s,policy_lag_mean,'
-        'trajectories_lost\n100,0.5,1.5,3,10.0,0.25,0\n300,0.5\n')
-    folder.open({}, 1000)
-    folder.report(row(1001), {})
-    old, new = folder.progress()
-    assert math.isnan(old['mean_length_100'])
-    assert math.isnan(old['success_rate_100'])
-    assert row(100) == old | {'mean_length_100': 20.0, 'success_rate_100': 0.5}
-    assert new == row(1001)
 
 
 def test_actors_are_assigned_to_learners_in_turn():

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.common.metrics import ReactionTime, in_ms
+from vdl_ros.common.metrics import ReactionTime
 from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 
@@ -278,4 +278,4 @@ def evaluate(
     if any(each.success is not None for each in counted):
         counted = [replace(each, success=bool(each.success)) for each in counted]
     return Evaluation(
-        tuple(counted), in_ms(reaction_time.summary()), late, lost, change.mean)
+        tuple(counted), reaction_time.summary(), late, lost, change.mean)

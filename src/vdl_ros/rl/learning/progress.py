@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vdl_ros.common.command_line import say
-from vdl_ros.common.metrics import PARTS, ReactionTime, in_ms
+from vdl_ros.common.metrics import PARTS, ReactionTime
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -251,7 +251,7 @@ class Progress:
             'policy_lag': {'mean': round(self.lag_mean, 3), 'max': self.lag[1]},
             'message_age_ms': dict(zip(('p50', 'p99'), ages, strict=True)),
             'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
-            'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
+            'reaction_time_ms': self.reaction_time.summary() or None,
             'late_actions': totals['late_actions'],
             'adversary': {name: round(value, 6) for name, value in self.adversary.items()} or None,
             'takeovers': {name: round(value, 3) for name, value in self.takeovers.items()} or None,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from vdl_ros.common.files import EPISODE, EPISODES, ProgressTable, write_table
-from vdl_ros.common.metrics import ThreadTimer, TimerWindow, in_ms
+from vdl_ros.common.metrics import ThreadTimer, TimerWindow
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.episode_returns import FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
@@ -114,7 +114,7 @@ class RunReporter:
 
     def restart_windows(self) -> None:
         for window in (*self._run_windows.values(), *self._row_windows.values()):
-            window.restart()
+            window.take()
         # Shares of them weigh as the time that they cover.
         self._row_rates.restart()
 
@@ -165,7 +165,7 @@ class RunReporter:
     def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
         learner, progress, totals = self._learner, self._progress, self._progress.totals
         grown, rates = self._row_rates.take()
-        reaction = in_ms(progress.reaction_time.summary())
+        reaction = progress.reaction_time.summary()
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
                'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
                'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
@@ -215,7 +215,7 @@ class RunReporter:
         line = (f'steps {steps:>9,} / {total_steps:,} ({share:.0%}{left})   '
                 f'{_rate(rates["steps"]):>7}/s   {told}'
                 f'{self._evaluations.text if self._evaluations else ""}')
-        if reaction := in_ms(progress.reaction_time.summary()):
+        if reaction := progress.reaction_time.summary():
             line += (f'   reaction {reaction["mean"]:.0f} ms (p99 {reaction["p99"]:.0f})   '
                      f'late {_late_share(grown):.1%}')
         if lost := progress.totals['lost']:

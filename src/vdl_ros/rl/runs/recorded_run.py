@@ -21,13 +21,6 @@ QUANTITIES = {'return': 'mean_return_100', 'length': 'mean_length_100',
               'success': 'success_rate_100'}
 
 
-# Tags of earlier versions, and the tags that replaced them.
-_RENAMED_TAGS = {
-    'losses/total': 'losses/loss', 'losses/policy': 'losses/policy_loss',
-    'losses/value': 'losses/value_loss', 'losses/kl': 'losses/approx_kl',
-    'losses/clipped': 'losses/clipfrac', 'losses/mean_q': 'losses/q_values'}
-
-
 class RunReadError(ValueError):
     """A run that cannot be read or lacks a quantity; the message is one line."""
 
@@ -63,8 +56,7 @@ class RecordedRun:
         ``y`` is a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag,
         whose time and episodes are interpolated from progress.csv. RunReadError: the run lacks it.
         """
-        name = QUANTITIES.get(y, y)
-        axis, name = X_AXES[x], _RENAMED_TAGS.get(name, name)
+        axis, name = X_AXES[x], QUANTITIES.get(y, y)
         needed = {'agent_steps', axis} - self.columns.keys()
         if needed:
             raise RunReadError(f'{self.path}: progress.csv has no {min(needed)}; '
@@ -103,14 +95,9 @@ class RecordedRun:
             # 0: all events; by default it keeps a random sample.
             events = EventAccumulator(str(self._folder), size_guidance={SCALARS: 0})
             events.Reload()
-            points: dict[str, list[tuple[int, float]]] = {}
-            # A resumed run of an earlier version has both tags: first the old one, then the new.
-            for tag in sorted(events.Tags()[SCALARS], key=lambda each: each not in _RENAMED_TAGS):
-                points.setdefault(_RENAMED_TAGS.get(tag, tag), []).extend(
-                    (event.step, event.value) for event in events.Scalars(tag))
-            return {tag: (np.array([step for step, _ in found], np.float64),
-                          np.array([value for _, value in found], np.float64))
-                    for tag, found in points.items()}
+            return {tag: (np.array([event.step for event in found], np.float64),
+                          np.array([event.value for event in found], np.float64))
+                    for tag in events.Tags()[SCALARS] for found in (events.Scalars(tag),)}
         except Exception as error:
             # A damaged file may raise many kinds of errors.
             raise RunReadError(

@@ -42,8 +42,6 @@ def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
 
 _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'success_rate_100',
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
-# Values of columns that runs of earlier versions do not have.
-_DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
 # Names of checkpoints that are kept, and of replays; while they are written with an ending.
 _NUMBERED = re.compile(r'(checkpoint-\d+\.pt|replay-\d+\.npz)(\.partial)?')
 
@@ -88,7 +86,7 @@ class RunFolder:
         self.saved_steps = 0
         self._events: EventFile | None = None
         self._tracker: Tracker | None = None
-        self._progress = files.ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
+        self._progress = files.ProgressTable(path / 'progress.csv', _COLUMNS)
 
     def _check(self, launch_id: str, resume: bool) -> None:
         """Find out whether this launch made the folder; refuse one that holds another run.
