@@ -1,10 +1,25 @@
 """An input takes no more than a quarter of the free memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from vdl_ros.common import memory
+
+
+def test_memory_that_a_container_uses_already_is_not_free(tmp_path, monkeypatch):
+    """Pages of files are: the kernel takes them back."""
+    monkeypatch.setattr(memory, '_CGROUP', tmp_path)
+    monkeypatch.setattr(memory.psutil, 'virtual_memory', lambda: SimpleNamespace(available=9000))
+    assert memory.free_memory() == 9000, 'no container'
+    for name, text, free in (
+            ('max', 'max', 9000), ('max', '8000', 8000), ('current', '3000', 5000),
+            ('stat', 'anon 1500\nactive_file 1000\ninactive_file 500\n', 6500),
+            ('current', '9700', 0), ('max', '20000', 9000)):
+        (tmp_path / f'memory.{name}').write_text(f'{text}\n')
+        assert memory.free_memory() == free, (name, text)
 
 
 def test_what_takes_more_than_a_quarter_of_the_free_memory_is_refused(monkeypatch):

@@ -16,15 +16,28 @@ _LARGE = ('num_envs', 'batch_size', 'unroll_length', 'replay_size', 'replay_batc
 _ASKED = re.compile(r'allocate (\d[\d.]* \w+(?: for an array with shape \([\d, ]*\))?)')
 _LACK = re.compile("can't allocate memory|out of memory|ALLOC_FAILED|"
                    'Unable to convert call argument .* to Python object')
-_CGROUP = Path('/sys/fs/cgroup/memory.max')
+_CGROUP = Path('/sys/fs/cgroup')
+_FILES = re.compile(r'^(?:in)?active_file (\d+)$', re.MULTILINE)
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may use: those that are free, at most its container's."""
+    """Return the bytes that this process may use: those that are free, in its container too."""
     free = psutil.virtual_memory().available
-    with contextlib.suppress(OSError, ValueError):  # 'max' is no limit
-        free = min(free, int(_CGROUP.read_text()))
-    return free
+    with contextlib.suppress(ValueError):  # 'max' is no limit
+        free = min(free, int(_container('max')) - _used())
+    return max(free, 0)
+
+
+def _used() -> int:
+    """Return the bytes that the container uses, without files, which the kernel takes back."""
+    files = _FILES.findall(_container('stat'))
+    return int(_container('current') or 0) - sum(map(int, files))
+
+
+def _container(name: str) -> str:
+    with contextlib.suppress(OSError):
+        return (_CGROUP / f'memory.{name}').read_text()
+    return ''
 
 
 def memory_limit() -> int:

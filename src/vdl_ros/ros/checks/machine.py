@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from vdl_ros import gymnasium_error
 from vdl_ros.arm.driver.usb import how_to_install
+from vdl_ros.common.memory import free_memory
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.quoting import shown
 from vdl_ros.ros.dds import transport
@@ -250,15 +251,8 @@ def check_cores(system: System) -> Finding:
     return _judged('cores', text, advice, {'cores': cores, 'load': load})
 
 
-def check_memory(system: System) -> Finding:
-    lines = (system.text('proc/meminfo') or '').splitlines()
-    values = {line.partition(':')[0]: line.split()[1] for line in lines if len(line.split()) > 1}
-    if 'MemAvailable' not in values:
-        return Finding('memory', 'warn', 'cannot be read', 'check it by free -h')
-    free = int(values['MemAvailable']) * 1024
-    limit = system.number('sys/fs/cgroup/memory.max')
-    if limit is not None:
-        free = min(free, limit - (system.number('sys/fs/cgroup/memory.current') or 0))
+def check_memory(_: System) -> Finding:
+    free = free_memory()
     advice = 'training needs 2 GiB or more' if free < 2 << 30 else ''
     return _judged('memory', f'{amount(free)} free', advice, {'free_bytes': free})
 
