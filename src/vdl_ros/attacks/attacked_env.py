@@ -42,8 +42,7 @@ class PerturbedObservations:
     """
 
     def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
-        if not isinstance(space, spaces.Box):
-            raise ValueError(f'observation space {space} is not supported: a Box')
+        assert isinstance(space, spaces.Box)
         self._mixed = space if isinstance(space, ImageAndVector) else None
         seen: spaces.Box = space if self._mixed is None else self._mixed.image
         self._scaled = seen.dtype == np.uint8 and (is_image(seen) or not normalized)

@@ -2,7 +2,6 @@
 
 import re
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -180,9 +179,6 @@ def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own(
     assert found['frames'] == ((36, 36), 'uint8')
     assert found['vectors'] == ((8,), 'float32')
     assert 'observations' not in found
-    space = gymnasium.spaces.Discrete(2)
-    with pytest.raises(ValueError, match=r'^observation space Discrete\(2\) is not supported'):
-        UnrollSchema(space, space, 5, 1)
 
 
 def stacked(rng, steps, batch, size, shape, is_reset, black=False):

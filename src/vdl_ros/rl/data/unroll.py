@@ -253,9 +253,6 @@ class UnrollSchema:
     Args:
         frames_per_observation: frames stacked in one observation, or in the image in it.
         state_size: S, size of the policy's state; 0: it has none.
-
-    Raises:
-        ValueError: the observation space is not a Box.
     """
 
     def __init__(
@@ -264,8 +261,7 @@ class UnrollSchema:
     ) -> None:
         self.frames_per_observation = frames_per_observation
         self.stacked = frames_per_observation > 1
-        if not isinstance(observation_space, gymnasium.spaces.Box):
-            raise ValueError(f'observation space {observation_space} is not supported: a Box')
+        assert isinstance(observation_space, gymnasium.spaces.Box)
         self.observation_space = observation_space
         self.unroll_length = steps = unroll_length
         self.state_size = state_size
