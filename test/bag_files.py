@@ -58,7 +58,7 @@ class BagBuilder:
         self.add('camera/image_raw', ns, to_image(pixels, stamp(ns), encoding=encoding), late_ns)
 
     def compressed_image(self, ns, pixels):
-        self.add('camera/image_raw/compressed', ns, to_compressed_image(pixels, stamp(ns), 95))
+        self.add('camera/image_raw/compressed', ns, to_compressed_image(pixels, stamp(ns)))
 
     def joints(self, ns, positions, late_ns=0):
         self.add('arm/joint_states', ns, JointState(

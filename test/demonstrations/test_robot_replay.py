@@ -321,7 +321,7 @@ def test_a_bag_with_images_becomes_what_a_live_session_observed(tmp_path):
             image = to_image(pixels, stamp(now), encoding='bgr8')
             say('eye', 'eye', image, {}, frame(contract.images[0], pixels_of(image)))
         if millisecond % 47 == 0:
-            image = to_compressed_image(pixels, stamp(now), 80)
+            image = to_compressed_image(pixels, stamp(now))
             say('other', 'other', image, {}, frame(contract.images[1], pixels_of(image)))
         # From the first tick of the replay on: when all have come.
         if millisecond >= 47 and (millisecond - 47) % 50 == 0:

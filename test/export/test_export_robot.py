@@ -94,7 +94,7 @@ def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path):
         builder.motors(at, command(at))
         builder.compressed_image(at, picture(row))
     # Damaged ones are left out, also one whose header is whole.
-    cut = to_compressed_image(picture(0, (240, 320)), stamp(at), 95).data[:1500]
+    cut = to_compressed_image(picture(0, (240, 320)), stamp(at)).data[:1500]
     for late, data in ((10, b'no image'), (20, bytes(cut))):
         ns = at + late * MS
         builder.add('camera/image_raw/compressed', ns, CompressedImage(

@@ -120,7 +120,7 @@ def test_compressed_pictures_have_poses(start, peer):
     start('image_transport:=compressed')
     poses = peer.listen('arm/pose')
     images = peer.talk('camera/image_raw/compressed')
-    picture = to_compressed_image(NOISE, Time(sec=7), 95)
+    picture = to_compressed_image(NOISE, Time(sec=7))
     peer.until(lambda: poses, 'a pose', every=0.1, say=lambda: images.publish(picture))
     assert {pose.header.stamp.sec for pose in poses} == {7}
 

@@ -62,8 +62,8 @@ def world_actors():
     """Yield the actors of red and blue in a node."""
     rclpy.init()
     node = rclpy.create_node('test')
-    actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, threads=1,
-                         credit_timeout=10.0, timer=ThreadTimer())
+    actors = WorldActors(node, ['red', 'blue'], 'actor', threads=1, credit_timeout=10.0,
+                         timer=ThreadTimer())
     try:
         yield actors
     finally:

@@ -63,8 +63,6 @@ class CameraConfig:
         unit='pixels')
     field_of_view: float = setting(
         0.75, 'Vertical field of view with sim.', minimum=0.05, maximum=2.5, unit='rad')
-    jpeg_quality: int = setting(
-        95, 'Quality of camera/image_raw/compressed.', minimum=1, maximum=100)
     calibration: str = setting(
         '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 

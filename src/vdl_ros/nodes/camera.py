@@ -31,7 +31,6 @@ class CameraNode(BaseNode):
         config = self.settings(CameraConfig)
         self._images = self.pub('camera/image_raw')
         self._compressed = self.pub('camera/image_raw/compressed')
-        self._jpeg_quality = config.jpeg_quality
         self._infos = self.pub('camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
         self.feed: SimulatedFeed | RealFeed
@@ -48,7 +47,7 @@ class CameraNode(BaseNode):
         self._infos.publish(stamped(info, stamp))
         self._images.publish(image)
         if self._compressed.get_subscription_count():
-            self._compressed.publish(to_compressed_image(pixels, stamp, self._jpeg_quality))
+            self._compressed.publish(to_compressed_image(pixels, stamp))
         self._statistics.received(stamp)
         self._published += 1
         self._size = f'{image.width} x {image.height}'

@@ -63,6 +63,8 @@ ALIVE_S, ANSWER_S = 0.1, 0.5
 ANSWERED_S = 5.0
 # Maximum age of an estimate that is shown, s.
 GHOST_S = 1.0
+# Period of the camera's images on the page, s.
+_PICTURE_S = 0.1
 # Speed of trajectories relative to the motors, which have to keep up.
 SPEED_SHARE = 0.8
 _BUTTON = 'a button of the view'
@@ -142,7 +144,7 @@ class ViewerNode(BaseNode):
         self.every(INPUT_S, self._process_input)
         self.every(ALIVE_S, self._show_life)
         self.every(1.0 / config.view_rate, self._draw)
-        self.every(1.0 / config.picture_rate, self._draw_image)
+        self.every(_PICTURE_S, self._draw_image)
         self.get_logger().info(f'view: {self._server.url}')
 
     def _subscribe(self, image_transport: str) -> None:

@@ -40,9 +40,8 @@ class WorldActorNode(BaseNode):
                                'agents, such as chaser,prey')
         self.timer = ThreadTimer()
         self.actors = WorldActors(
-            self, names, settings.actor_id or self.unique_name, num_worlds=settings.num_worlds,
-            threads=settings.actor_threads, credit_timeout=settings.credit_timeout,
-            timer=self.timer)
+            self, names, settings.actor_id or self.unique_name, threads=settings.actor_threads,
+            credit_timeout=settings.credit_timeout, timer=self.timer)
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
 
     def work(self, executor: Executor, stop: threading.Event) -> int:

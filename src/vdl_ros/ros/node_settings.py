@@ -224,8 +224,6 @@ class WorldActorConfig(ActingConfig):
     """Settings of the actor of several agents in one world; their learners have all others."""
 
     agents: str = setting('', 'Namespaces of the learners, such as chaser,prey.')
-    num_worlds: int = setting(
-        0, 'Worlds of this actor; 0: num_envs of the learners.', minimum=0, maximum=4096)
 
 
 @dataclass(frozen=True)
@@ -248,5 +246,3 @@ class ViewConfig:
     view_port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
     view_rate: float = setting(
         20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
-    picture_rate: float = setting(
-        10.0, 'Rate of camera images to browsers.', minimum=0.1, maximum=60.0, unit='Hz')

@@ -56,7 +56,7 @@ def ramp(height, width):
 
 
 def claims(width, height):
-    data = bytearray(to_compressed_image(ramp(16, 16), STAMP, 95).data)
+    data = bytearray(to_compressed_image(ramp(16, 16), STAMP).data)
     at = data.index(b'\xff\xc0') + 5
     data[at:at + 4] = height.to_bytes(2, 'big') + width.to_bytes(2, 'big')
     return bytes(data)
@@ -72,14 +72,14 @@ def png(width, height):
 
 def test_a_compressed_picture_there_and_back_and_what_is_refused():
     pixels = ramp(120, 160)
-    message = to_compressed_image(pixels, STAMP, 95)
+    message = to_compressed_image(pixels, STAMP)
     assert (message.header.stamp, message.header.frame_id) == (STAMP, 'camera_optical_frame')
     assert message.format == 'rgb8; jpeg compressed bgr8'
     assert len(message.data) < pixels.size / 10
     back = from_image(message)
     assert back.shape == pixels.shape
     assert np.abs(back.astype(int) - pixels).max() <= 8
-    cut = bytes(to_compressed_image(picture(64, 64, 3), STAMP, 95).data)[:2000]
+    cut = bytes(to_compressed_image(picture(64, 64, 3), STAMP).data)[:2000]
     for data, reason in (
             (b'', 'neither JPEG nor PNG'), (b'GIF89a' + bytes(20), 'neither JPEG nor PNG'),
             (cut, 'damaged'), (claims(65_535, 65_535), 'neither JPEG nor PNG'),

@@ -95,7 +95,7 @@ def test_an_agent_sees_the_images_of_a_topic_and_a_damaged_one_leaves_the_one_be
 
     def show(level, length=None):
         message = to_compressed_image(
-            np.full((480, 640, 3), level, np.uint8), peer.node.get_clock().now().to_msg(), 95)
+            np.full((480, 640, 3), level, np.uint8), peer.node.get_clock().now().to_msg())
         message.data = message.data[:length]
         eye.publish(message)
 

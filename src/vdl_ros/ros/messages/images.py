@@ -29,6 +29,7 @@ from vdl_ros.ros import qos
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
+_JPEG_QUALITY = 95
 #: Both are converted by :func:`from_image`.
 AnyImage: TypeAlias = Image | CompressedImage
 
@@ -62,11 +63,11 @@ def to_image(
                  encoding=encoding, is_bigendian=0, step=shape[1] * channels, data=data)
 
 
-def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time, quality: int) -> CompressedImage:
+def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time) -> CompressedImage:
     """Return the message of an image, RGB, uint8 [height, width, 3], as JPEG."""
     return CompressedImage(
         header=Header(stamp=stamp, frame_id=CAMERA_FRAME), format='rgb8; jpeg compressed bgr8',
-        data=array.array('B', images.encode(pixels, quality)))
+        data=array.array('B', images.encode(pixels, _JPEG_QUALITY)))
 
 
 def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:

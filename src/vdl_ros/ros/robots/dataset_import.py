@@ -42,7 +42,6 @@ from vdl_ros.ros.robots.message_fields import (
 _BEGIN_NS = 10**9
 _STATE, _ACTION, _PICTURES = 'observation.state', 'action', 'observation.images.'
 _SENDER = '/import_dataset'
-_JPEG_QUALITY = 95
 
 
 def import_data_set(
@@ -91,7 +90,7 @@ def import_data_set(
                     made = messages.make(row, stamp)
                 except ValueError as error:
                     raise ValueError(f'{folder}: episode {episode.number}: {error}') from None
-                made += [to_compressed_image(each, stamp, _JPEG_QUALITY)
+                made += [to_compressed_image(each, stamp)
                          if image.type == COMPRESSED_IMAGE else to_image(each, stamp)
                          for image, each in zip(images.values(), seen, strict=True)]
                 for handle, message in zip(handles, made, strict=True):

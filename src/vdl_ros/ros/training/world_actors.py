@@ -86,17 +86,15 @@ class WorldActors:
     """Steps the worlds once all agents have a policy.
 
     The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
-    are gone. ``num_worlds`` 0 is that of the learners; ``timer`` is of the thread that calls
-    :meth:`act`.
+    are gone. ``timer`` is of the thread that calls :meth:`act`.
     """
 
     def __init__(
-        self, node: Node, names: Sequence[str], actor_id: str, *, num_worlds: int,
-        threads: int, credit_timeout: float, timer: ThreadTimer,
+        self, node: Node, names: Sequence[str], actor_id: str, *, threads: int,
+        credit_timeout: float, timer: ThreadTimer,
     ) -> None:
         self._node, self._actor_id, self._timer = node, actor_id, timer
-        self._num_worlds, self._credit_timeout = num_worlds, credit_timeout
-        self._threads = threads
+        self._threads, self._credit_timeout = threads, credit_timeout
         self._start_id = secrets.randbits(63)
         self.agents = [WorldAgent(node, name, actor_id, credit_timeout) for name in names]
         self._shared: SharedActors | None = None
@@ -165,8 +163,7 @@ class WorldActors:
         first = envs[0]
         seed = (select(TrainConfig, self.agents[0].config).seed * 1_000_003
                 + zlib.crc32(self._actor_id.encode()) + self._start_id) % 2**31
-        shared = factory.make_shared(
-            first, seed, [factory.bodies(each) for each in envs], self._num_worlds or None)
+        shared = factory.make_shared(first, seed, [factory.bodies(each) for each in envs])
         self._close = shared.close
         try:
             for agent, view in zip(self.agents, shared.views, strict=True):
@@ -188,7 +185,7 @@ class WorldActors:
         self._shared = SharedActors([mode.actor for mode in modes],
                                     partial(self._step, shared.step))
         self._node.get_logger().info(
-            f'{self._actor_id} acts in {self._num_worlds or first.num_envs} x {first.env_id} for '
+            f'{self._actor_id} acts in {first.num_envs} x {first.env_id} for '
             + ', '.join(f'{agent.name} ({view.num_envs} bodies)'
                         for agent, view in zip(self.agents, shared.views, strict=True)))
 
