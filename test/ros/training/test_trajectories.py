@@ -57,7 +57,9 @@ class Box:
     def __init__(self, schema=SCHEMA, max_bytes=None, **more):
         self.flow_stats, self.warnings = FlowStats(), []
         self.inbox = TrajectoryInbox(
-            schema, self.flow_stats, 'me', self.warnings.append, max_bytes=max_bytes, **more)
+            schema, self.flow_stats, 'me', self.warnings.append, **more)
+        if max_bytes is not None:
+            self.inbox._messages.max_bytes = max_bytes
 
     def put(self, *messages):
         for message in messages:

@@ -36,14 +36,14 @@ M = TypeVar('M', Observation, Trajectory)
 class ActorMessages(Generic[M]):
     """A queue from the executor's thread, which calls ``put``, to another one.
 
-    ``name`` is for the lines that ``warn`` gets. By default :func:`memory_budget` may wait.
+    ``name`` is for the lines that ``warn`` gets. Of bytes :func:`memory_budget` may wait.
     """
 
     def __init__(
         self, name: str, schema: UnrollSchema | StepSchema, learner_id: str,
-        warn: Callable[[str], None], max_items: int, max_bytes: int | None = None,
+        warn: Callable[[str], None], max_items: int,
     ) -> None:
-        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
+        self.max_bytes = memory_budget()
         self._name, self._schema, self._learner_id = name, schema, learner_id
         self._warn = warn
         # Of a message that is refused before it is kept, only the reason waits.
@@ -143,13 +143,13 @@ class TrajectoryInbox:
 
     def __init__(
         self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
-        warn: Callable[[str], None], timer: ThreadTimer | None = None,
-        max_bytes: int | None = None, *, is_over: Callable[[], bool] | None = None,
+        warn: Callable[[str], None], timer: ThreadTimer | None = None, *,
+        is_over: Callable[[], bool] | None = None,
     ) -> None:
         self._timer, self._is_over = timer or ThreadTimer(), is_over
         self._schema, self._flow_stats, self._warn = schema, flow_stats, warn
         self._messages = ActorMessages[Trajectory](
-            'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
+            'trajectory', schema, learner_id, warn, _QUEUE)
 
     def put(self, message: Trajectory, age_s: float) -> None:
         self._messages.put(message, age_s)
