@@ -1,6 +1,7 @@
 """An exported policy acts as its checkpoint and describes itself; other files are refused."""
 
 import json
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -128,7 +129,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(checkpoint, tmp_path, mo
              'onnxruntime is not installed here: pip install onnx onnxruntime')):
         with monkeypatch.context() as patch:
             if missing:
-                patch.setitem(tool.sys.modules, missing, None)
+                patch.setitem(sys.modules, missing, None)
             assert tool.main([path, '--output', str(tmp_path / output), '--env_modules',
                               'absent' if missing else '']) == 2, reason
         found = capsys.readouterr()

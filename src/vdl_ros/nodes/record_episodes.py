@@ -226,8 +226,6 @@ def parser() -> OneLineParser:
                         help='of the environment (1)')
     policy.add_argument('--time_limit', type=whole_number(0, 2**31 - 1), default=0,
                         help='steps after which an episode is truncated (0: as in its training)')
-    policy.add_argument('--sampled', action='store_true',
-                        help='sample actions; else the likeliest ones')
     return found
 
 
@@ -251,7 +249,7 @@ def record_policy(options: argparse.Namespace, stop: threading.Event) -> None:
             say(line)
 
         count, failures = record_environment(
-            policy.act(not options.sampled), env, options.episodes, options.output,
+            policy.act(), env, options.episodes, options.output,
             task=options.task, seed=options.seed, stop=stop, tell=tell)
     print(f'{options.output}: {count} episodes; {failures} others without success were left out')
 

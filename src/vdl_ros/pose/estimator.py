@@ -184,9 +184,9 @@ class PoseEstimator:
         self._model = model.eval()
 
     @classmethod
-    def load(cls, path: Path, expected: str = '') -> 'PoseEstimator':
+    def load(cls, path: Path) -> 'PoseEstimator':
         """Return the estimator of a model file or a run's folder; see :func:`load_model`."""
-        model, found = load_model(path, expected)
+        model, found = load_model(path)
         return cls(model, found['model'], **found['calibration'])
 
     def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:

@@ -21,7 +21,6 @@ from vdl_ros.common.settings import build, settings_of
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, model_path
 from vdl_ros.pose.evaluation import draw_estimates, estimate_all, format_table, score
-from vdl_ros.pose.networks import MODELS
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -33,7 +32,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     path = options.model or model_path()
-    estimator = PoseEstimator.load(path, options.architecture or '')
+    estimator = PoseEstimator.load(path)
     attacks = _attacks(options)
     rows, drawn = [], []
     for folder in options.data:
@@ -69,7 +68,6 @@ def _parser() -> argparse.ArgumentParser:
         help='captured data sets, a row of the table each')
     add('--model', type=Path, metavar='FILE',
         help='model file or folder of a run [the model in this package]')
-    add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')
     add('--frames', type=int, default=0, help='number of frames of each [all]')
     add('--adversarial_mode', nargs='+', default=[], metavar='MODE',
         help='attacks on the pictures, in which the frames follow each other; a row of '

@@ -58,8 +58,6 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; a '
                         'captured data set; or the folder of record_episodes, each of whose bags '
                         'begins an episode')
-    # Of versions that knew others.
-    parser.add_argument('--format', choices=['lerobot'], default='lerobot', help='the only one')
     parser.add_argument('--output', required=True, type=Path, help='folder to make')
     parser.add_argument('--fps', type=whole_number(1, 1000), default=0,
                         help='rows per second; by default that of the images, rounded')

@@ -24,7 +24,6 @@ def main(args: Sequence[str] | None = None) -> int:
         'without PyTorch.')
     add = parser.add_argument
     add('checkpoint', type=Path, metavar='CHECKPOINT', help='runs/<name>/checkpoint.pt')
-    add('--format', choices=['onnx'], default='onnx', help='[onnx]')
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
     add('--robots', default='', metavar='FOLDER', help='of contracts NAME.yaml, for robot/NAME')

@@ -71,14 +71,13 @@ class _Match(VectorEnv[Any, Any, Any]):
 
 def play_match(
     config: EnvConfig, sides: Sequence[Side], *, episodes: int, seed: int,
-    deterministic: bool = False, stop: threading.Event | None = None,
+    stop: threading.Event | None = None,
 ) -> Mapping[str, Evaluation]:
     """Play episodes of a world; return the results of each body.
 
     Args:
         sides: of each body the first one that fits acts.
         episodes: of the world, divided evenly among its copies.
-        deterministic: whether policies take their most likely actions.
 
     Raises:
         ValueError: no such world, a body without side, or a policy of other bodies or worlds.
@@ -89,7 +88,7 @@ def play_match(
     try:
         torch.manual_seed(seed)
         match = _Match(shared, num_worlds)
-        players = [_player(sides, name, shared.worlds, view, seed + number, deterministic)
+        players = [_player(sides, name, shared.worlds, view, seed + number)
                    for number, (name, view) in enumerate(zip(names, shared.views, strict=True))]
 
         def act(_: object, is_reset: NDArray[Any], rewards: NDArray[Any]) -> Any:
@@ -106,7 +105,6 @@ def play_match(
 
 def _player(
     sides: Sequence[Side], name: str, worlds: ParallelWorlds, view: CheckedVectorEnv, seed: int,
-    deterministic: bool,
 ) -> Player:
     side = next((each for each in sides if fnmatchcase(name, each.bodies)), None)
     if side is None:
@@ -121,7 +119,7 @@ def _player(
     env = BodyVectorEnv(worlds, trained)
     seen = CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
     first = trained.index(name) * worlds.num_worlds
-    rows, chosen = slice(first, first + worlds.num_worlds), side.policy.act(deterministic)
+    rows, chosen = slice(first, first + worlds.num_worlds), side.policy.act(deterministic=False)
     return lambda is_reset, rewards: chosen(
         seen.from_environment(env.outcome())[0][rows], is_reset, rewards)
 
@@ -134,7 +132,6 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--env_id', default='', metavar='ID', help='the world, if there is no run')
     add('--episodes', type=whole_number(1, 1_000_000), default=100, metavar='N', help='[100]')
     add('--seed', type=whole_number(0, 2**31 - 1000), default=1, metavar='N', help='[1]')
-    add('--deterministic', action='store_true', help='take the most likely actions')
     add('--env_modules', default='', metavar='MODULES',
         help='modules that register worlds, separated by commas')
     options = parser.parse_args(args)
@@ -156,7 +153,7 @@ def main(args: Sequence[str] | None = None) -> int:
                                    f'{worlds[0].env_id}')
         found = play_match(
             replace(worlds[0], bodies=''), sides, episodes=options.episodes, seed=options.seed,
-            deterministic=options.deterministic, stop=stop)
+            stop=stop)
         for name, result in found.items():
             if result.returns:
                 print(f'{name}: {len(result.returns)} episodes: mean {result.mean:.2f}, 95 % of '

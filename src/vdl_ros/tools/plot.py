@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import OneLineParser, number, run_tool
+from vdl_ros.common.command_line import OneLineParser, run_tool
 from vdl_ros.rl.plots.curves import BANDS, LINES, Curve, make_curve
 from vdl_ros.rl.runs.recorded_run import (
     QUANTITIES,
@@ -50,8 +50,6 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     add('--label', action='append', default=[], metavar='TEXT',
         help='label of a group, once for each in their order [the settings that differ]')
     add('--title', metavar='TEXT', help='[the environment]')
-    add('--width', type=number(4, 40, 'inches'), default=8.0, metavar='INCHES',
-        help='of the image [8]')
     add('--output', type=Path, default=Path('plot.png'), metavar='FILE',
         help='.png, .pdf or .svg [plot.png]')
     return parser.parse_args(args)
@@ -105,8 +103,7 @@ def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Nam
     if len(env_ids) > 1:
         title += ' (different environments)'
     draw_curves(curves, options.output, x=options.x, y=options.y, title=title,
-                note=_note(curves, options.band, options.line), width=options.width,
-                raw=options.raw)
+                note=_note(curves, options.band, options.line), raw=options.raw)
 
 
 def _note(curves: Sequence[Curve], band: str, line: str) -> str:
