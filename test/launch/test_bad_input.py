@@ -56,8 +56,6 @@ def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, monkeypatch
              "adversarial_mode: 'fgsm' is not allowed with inference 'learner'"),
             ('cluster', ['hots:=x.csv'], no_such('hots', 'cluster', 'hosts')),
             ('capture', ['domain:=night'], "domain: 'night' is not allowed"),
-            ('capture', ['arm:=real'], 'arm: no such argument of capture.launch.py; arm.launch.py '
-             'arm:=real record:=BAG records'),
             ('capture', ['spilt:=test'], no_such('spilt', 'capture', 'split')),
             ('arm', ['arm:=robot'], "arm: 'robot' is not allowed: one of 'sim', 'real', 'none'"),
             ('arm', ['arn:=real'], no_such('arn', 'arm', 'arm')),

@@ -57,9 +57,6 @@ EVERY_FILE = (
 
 _NAMESPACE = re.compile(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', re.ASCII)
 _HIDDEN = ('launch_id',)  # not for users; see ProcessConfig
-# What took the place of arguments.
-_GONE = {('capture.launch.py', 'arm'): '; arm.launch.py arm:=real record:=BAG records pictures of '
-                                       'a real arm'}
 
 
 def declare(*classes: type) -> list[DeclareLaunchArgument]:
@@ -142,8 +139,7 @@ def reject_unknown_arguments(
     for word in context.argv:
         name = word.split(':=', 1)[0]
         if ':=' in word and current_name(name) not in known:
-            hint = _GONE.get((file, name)) or suggestion(name, known)
-            raise SettingError(f'{name}: no such argument of {file}{hint}')
+            raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
     settings = settings_of(*classes)
     for name in _sections(context).get(parameters.EVERY_NODE, {}):
         if name not in settings and not parameters.is_ros_parameter(name):
