@@ -204,21 +204,6 @@ def test_unrolls_hold_what_the_policy_saw(make):
     torch.testing.assert_close(found, batch.behaviour_log_probs, rtol=1e-4, atol=1e-5)
 
 
-def test_the_state_of_the_actor_gives_the_same_attack_as_one_of_its_own(make):
-    def unrolls(shared):
-        actor, _ = attacked_actor(
-            make, AttackConfig('fgsm_skip2', 0.01), shared, last_action_reward=True)
-        found = [actor.unroll()[0] for _ in range(3)]
-        actor.close()
-        return found
-
-    for own, shared in zip(unrolls(False), unrolls(True), strict=True):
-        assert own.keys() == shared.keys()
-        assert own['adversary_injects'].any()
-        for name, array in own.items():
-            np.testing.assert_allclose(array, shared[name], atol=1e-5)
-
-
 def test_the_last_action_is_the_one_that_the_policy_chose_before_it_was_clipped(make):
     actor, _ = attacked_actor(
         make, AttackConfig('fgsm'), True, EnvConfig(env_id='Pendulum-v1'), network='mlp',

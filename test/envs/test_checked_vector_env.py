@@ -70,23 +70,6 @@ def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(e
     env.close()
 
 
-def test_a_pole_that_falls_terminates_a_time_limit_truncates_and_both_may_meet():
-    def fall(time_limit):
-        env = make(EnvConfig(time_limit=time_limit), seed=0, num_envs=1)
-        env.reset()
-        for step in range(1, 50):
-            _, _, terminated, truncated, _ = env.step(np.array([1]))
-            if terminated[0] or truncated[0]:
-                env.close()
-                return step, bool(terminated[0]), bool(truncated[0])
-        raise AssertionError('the pole stood')
-
-    step, *ends = fall(0)
-    assert ends == [True, False]
-    assert fall(step - 1) == (step - 1, False, True)
-    assert fall(step) == (step, True, True)
-
-
 def test_seeds_are_distinct_and_not_shared_between_neighbours():
     drawn = [seed for actor in range(50) for seed in seeds_for(actor, 16)]
     assert len(set(drawn)) == 800
@@ -379,35 +362,6 @@ def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
     assert capfd.readouterr() == ('over\ngoes on\n' * 2, 'also\n' * 2)
 
 
-def test_an_environment_whose_steps_remove_its_folder_is_reset_and_closed(
-        answers, tmp_path, monkeypatch):
-    made = []
-
-    class Moving(Answers):
-        def reset(self, **options):
-            made.append(os.getcwd())
-            os.chdir(tempfile.mkdtemp(dir=tmp_path))
-            return super().reset(**options)
-
-        def step(self, action):
-            os.rmdir(os.getcwd())
-            return super().step(action)
-
-        def close(self):
-            made.append(os.getcwd())
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(foreign, '_folders', [], raising=False)
-    monkeypatch.setitem(gymnasium.registry, 'test/Moving-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Moving-v0', lambda **_: Moving(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
-    env = make(EnvConfig(env_id='test/Moving-v0'), seed=0, num_envs=1)
-    for _ in range(2):
-        env.reset()
-        env.step(np.zeros(1, np.int64))
-    env.close()
-    assert made[-3:] == [str(tmp_path)] * 3
-
-
 @pytest.mark.usefixtures('own_signals')
 def test_what_a_destructor_changes_is_undone_where_the_process_goes_on(monkeypatch):
     deleted = []
@@ -500,13 +454,13 @@ def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
     assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
 
 
-def test_a_call_that_does_not_return_is_said_every_ten_seconds_for_a_minute(answers, monkeypatch):
+def test_a_call_that_does_not_return_is_said_again_and_again_however_long(answers, monkeypatch):
     lines, over, now = [], threading.Event(), [0.0]
 
     def say(line):
         lines.append(line)
         now[0] += 10.0
-        if len(lines) == 3:
+        if len(lines) == 13:
             over.set()
 
     class Slow(Answers):
@@ -524,7 +478,8 @@ def test_a_call_that_does_not_return_is_said_every_ten_seconds_for_a_minute(answ
     env.reset()
     assert not lines
     env.step(np.zeros(1, np.int64))
-    assert lines[:3] == [f'env_id: test/Slow-v0: in step() for {n} s' for n in (5, 15, 25)]
+    assert lines[:13] == [
+        f'env_id: test/Slow-v0: in step() for {n} s' for n in range(5, 126, 10)]
 
 
 EXITING = """
@@ -615,14 +570,3 @@ def test_a_close_that_may_never_return_names_what_failed_before(monkeypatch):
     assert named[0] == 'env_id: CartPole-v1: close()'
     assert named[1].startswith('env_id: CartPole-v1: step(): ZeroDivisionError: ')
     assert named[1].endswith('; close()')
-
-
-def test_a_call_that_lasts_is_told_every_5_s_however_long(monkeypatch):
-    now, said = [0.0], []
-    monkeypatch.setattr(foreign, 'monotonic', lambda: now[0])
-    monkeypatch.setattr(foreign, 'say', said.append)
-    monkeypatch.setattr(foreign, '_watcher', [None])
-    with (call := foreign.ForeignCall("env_modules: 'a'", 'being imported')):
-        for now[0] in np.arange(0.5, 130.0, 0.5):
-            call.tell_if_slow()
-    assert said == [f"env_modules: 'a': being imported for {at} s" for at in range(5, 130, 5)]

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import frames_per_observation, make, spaces
+from vdl_ros.envs.factory import make
 
 
 def test_the_vector_version_of_an_environment_is_used_if_there_is_one():
@@ -61,17 +61,6 @@ def test_an_environment_that_a_function_creates_is_asked_whether_it_draws(monkey
             env.reset()
             assert env.render()[0].shape == (400, 600, 3)
             env.close()
-
-
-def test_spaces_and_frames():
-    for env_id, shape, frames in (
-            ('CartPole-v1', (4,), 1), ('vdl/PixelCounter-v0', (4, 8, 8), 4),
-            ('ALE/Pong-v5', (3, 42, 42), 3)):
-        config = EnvConfig(env_id=env_id, frame_stack=3, screen_size=42)
-        observation_space, action_space = spaces(config)
-        assert observation_space.shape == shape
-        assert isinstance(action_space, gymnasium.spaces.Discrete)
-        assert frames_per_observation(config) == frames
 
 
 def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):

@@ -188,6 +188,7 @@ def test_the_delay_of_a_game_follows_from_its_frames_and_late_stacks_are_sent_wh
     # 15 steps at 30 steps per second.
     assert env.reset()[1]['action_delay'].tolist() == [0.5]
     env.close()
-    assert frames_per_observation(EnvConfig(env_id='ALE/Pong-v5', action_delay=0.1)) == 4
+    assert frames_per_observation(
+        EnvConfig(env_id='ALE/Pong-v5', action_delay=0.1, frame_stack=3)) == 3
     for name in ('realtime_fps', 'observation_delay', 'random_observation_delay'):
         assert frames_per_observation(EnvConfig(env_id='ALE/Pong-v5', **{name: 0.1})) == 1

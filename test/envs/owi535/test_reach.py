@@ -63,18 +63,6 @@ def test_one_arm_and_a_vector_of_one_give_the_same():
             assert np.array_equal(left, right.reshape(left.shape))
 
 
-def test_the_vector_resets_itself_in_the_step_after_the_end():
-    env = gymnasium.make_vec(REACH, 4, max_episode_steps=7)
-    observations, _, terminated, truncated = rolled(env, 40, seed=0)
-    assert all(each in env.observation_space for each in observations)
-    assert not terminated.any()
-    assert np.flatnonzero(truncated[:, 0]).tolist() == [6, 14, 22, 30, 38]
-    begins = np.flatnonzero(truncated[:, 0])[:-1] + 1
-    commands = [index for index, name in enumerate(NAMES) if '_command_' in name]
-    assert not observations[begins + 1][..., commands].any()
-    assert observations[begins][..., commands].any()
-
-
 def placed(task, distance):
     """Return the task after a reset, with every target ``distance`` above its tool0."""
     random = np.random.default_rng(3)

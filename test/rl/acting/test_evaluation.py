@@ -172,44 +172,17 @@ def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():
     np.testing.assert_allclose(played, 1.0 + 3.0 * np.tanh(middle), rtol=1e-5)
 
 
-def test_the_state_is_kept_until_the_next_episode_or_another_number_of_environments():
-    space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    act, policy = make_act(space, deterministic=True, lstm_size=3)
-    observations = np.random.default_rng(0).normal(size=(8, 2, 3)).astype(np.float32)
-    is_reset = np.zeros((8, 2), np.bool_)
-    is_reset[0] = True
-    is_reset[5, 1] = True
-    with torch.no_grad():
-        policy.policy_head.weight[:] = 10.0
-        expected, _, _ = policy(torch.from_numpy(observations), torch.from_numpy(is_reset),
-                                policy.initial_state(2))
-    played = np.stack([act(*each) for each in zip(observations, is_reset, strict=True)])
-    np.testing.assert_allclose(played, expected[..., :1].numpy(), rtol=1e-4)
-    other = Act(policy, space, deterministic=True)
-    first, second = (act(observations[0, :1]) for _ in range(2))
-    assert abs(float(second[0, 0] - first[0, 0])) > 1e-3
-    np.testing.assert_allclose(first, played[0, :1], rtol=1e-5)
-    np.testing.assert_array_equal(other(observations[0, :1]), first)
-
-
-def test_the_last_action_and_reward_are_inputs_of_the_policy():
-    act, policy = make_act(deterministic=False, last_action_reward=True)
-    received, forward = [], policy.forward
-
-    def spy(observations, is_reset, state):
-        received.append(state)
-        return forward(observations, is_reset, state)
-
-    policy.forward = spy
-    one = np.ones((2, 3), np.float32)
-    first = act(one)
-    second = act(one, None, np.array([0.5, -7.0]))
-    act(one)
-    assert not received[0].any()
-    torch.testing.assert_close(received[1], torch.cat(
-        [torch.eye(4)[torch.from_numpy(first)], torch.tensor([[0.5], [-1.0]])], -1))
-    torch.testing.assert_close(received[2], torch.cat(
-        [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
+def test_the_state_begins_anew_with_another_number_of_environments_and_no_reward_is_0():
+    act, policy = make_act(deterministic=True, lstm_size=3, last_action_reward=True)
+    other, one = Act(policy, ACTIONS, deterministic=True), np.ones((2, 3), np.float32)
+    for _ in range(2):
+        act(one)
+        other(one, None, np.zeros(2))
+    assert torch.equal(act.state, other.state)
+    act(one[:1])
+    fresh = Act(policy, ACTIONS, deterministic=True)
+    fresh(one[:1])
+    assert torch.equal(act.state, fresh.state)
 
 
 def test_an_evaluation_whose_episodes_do_not_end_is_not_silent():

@@ -190,16 +190,6 @@ def test_the_target_follows_the_critics_by_a_share(learn, monkeypatch):
             torch.testing.assert_close(c, 0.9 * a + 0.1 * b)
 
 
-def test_actors_get_the_policy_and_no_critic(learn):
-    for actions, outputs in ((ACTIONS, 4), (FORCES, 4)):
-        learner, _ = learn(actions)
-        weights = learner.weights()
-        assert {name.split('.')[0] for name in weights} == {'policy_torso', 'policy_head'}
-        assert weights['policy_head.bias'].shape == (outputs,)
-        named = {name for name, _ in learner.policy.named_parameters()}
-        assert weights.keys() == named
-
-
 @pytest.mark.parametrize('actions', [ACTIONS, MOTORS, FORCES], ids=str)
 def test_of_many_critics_some_are_the_target_and_their_mean_is_the_policys(
         learn, actions, monkeypatch):

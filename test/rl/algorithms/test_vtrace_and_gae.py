@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 import torch
 
 from vdl_ros.rl.algorithms.algorithm import gae, vtrace
@@ -46,20 +45,3 @@ def test_gae_advantages_are_those_of_the_paper(naive_gae):
             np.testing.assert_allclose(
                 gae(*tensors(arrays), lambda_).numpy(), naive_gae(*arrays, lambda_),
                 rtol=1e-9, atol=1e-12, err_msg=f'lambda {lambda_}, size {size}')
-
-
-@pytest.mark.parametrize(('discount', 'last'), [(0.9, 0.2 + 0.9 * 30.0), (0.0, 0.2)],
-                         ids=['time limit', 'termination'])
-def test_a_time_limit_bootstraps_and_a_termination_does_not(discount, last):
-    """An episode ends with step 1: x_2 is its last observation, x_3 a new first one."""
-    values = torch.tensor([[1.0], [2.0], [30.0], [4.0], [5.0]])
-    rewards = torch.tensor([[0.1], [0.2], [99.0], [0.4]])
-    valid = torch.tensor([[True], [True], [False], [True]])
-    discounts = torch.tensor([[0.9], [discount], [0.9], [0.9]])
-    returns = [0.1 + 0.9 * last, last, 30.0, 0.4 + 0.9 * 5.0]
-    expected = [returns[0] - 1.0, last - 2.0, 0.0, returns[3] - 4.0]
-    targets, advantages = vtrace(torch.zeros(4, 1), discounts, rewards, values, valid)
-    assert targets[:, 0].tolist() == pytest.approx(returns)
-    assert advantages[:, 0].tolist() == pytest.approx(expected)
-    found = gae(discounts, rewards, values, valid, 1.0)
-    assert found[:, 0].tolist() == pytest.approx(expected)

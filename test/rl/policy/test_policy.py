@@ -100,17 +100,6 @@ def test_channels_may_come_last():
     assert one.image_shape == other.image_shape == (3, 84, 90)
 
 
-def test_pixels_are_scaled_to_one():
-    policy = make(spaces.Box(0, 255, (4,), np.uint8), network='mlp')
-    pixels, seen = torch.tensor([0, 51, 102, 255], dtype=torch.uint8), inputs_of(
-        policy.policy_torso)
-    policy(pixels)
-    close(seen[0], torch.tensor([[0.0, 0.2, 0.4, 1.0]]))
-    policy(pixels.float())
-    assert seen[1].max() == 255, 'numbers that are no pixels stay as they are'
-    assert pixels.tolist() == [0, 51, 102, 255]
-
-
 def test_bfloat16_outputs_are_close_and_gradients_are_float32():
     for space, network in ((IMAGES, 'impala'), (IMAGES, 'nature'), (IMAGES, 'resnet'),
                            (MIXED, 'auto')):
@@ -145,17 +134,6 @@ def test_auto_chooses_the_faster_precision_only_for_images(monkeypatch):
             space = spaces.Box(0, 255, shape, np.uint8)
             assert make(space, network='universe', precision='auto').precision == precision
         assert [len(each) for each in tried] == [16, 16, 3], 'a trial of large images is short'
-
-
-def test_auto_chooses_the_network_for_the_observations():
-    for space, convolves in (
-            (IMAGES, True), (spaces.Box(0, 255, (1, 36, 36), np.uint8), True), (MIXED, True),
-            (spaces.Box(0, 255, (1, 35, 84), np.uint8), False), (NUMBERS, False),
-            (spaces.Box(0, 1, (4, 84, 84), np.float32), False)):
-        policy = make(space)
-        found = any(isinstance(each, torch.nn.Conv2d) for each in policy.modules())
-        assert found == policy.of_images == convolves, space
-    assert not make(MIXED, network='mlp').of_images
 
 
 def test_a_gaussian_policy_learns_its_deviation():
@@ -205,22 +183,6 @@ def test_an_lstm_is_torchs():
     outputs, (hidden, cell) = whole(policy.policy_torso(batch), (hidden, cell))
     close(parameters, policy.policy_head(outputs))
     close(after, torch.cat([hidden[0], cell[0]], -1))
-
-
-def test_outputs_and_gradients_depend_on_earlier_steps_only_since_the_last_reset():
-    policy = make(lstm_size=5)
-    batch, before = observations(NUMBERS, 5, 2), torch.zeros(2, 10, requires_grad=True)
-    is_reset = torch.zeros(5, 2, dtype=torch.bool)
-    is_reset[2, 1] = True
-    changed = batch.clone()
-    changed[0] += 1.0
-    one, other = policy(batch, is_reset, before), policy(changed, is_reset, before + 0.3)
-    same = (one.parameters == other.parameters).all(-1)
-    assert same.tolist() == [[False, False]] * 2 + [[False, True]] * 3
-    assert (one.state == other.state).all(-1).tolist() == [False, True]
-    one.values[2:].sum().backward()
-    assert before.grad[0].abs().sum() > 0
-    assert not before.grad[1].any()
 
 
 @pytest.mark.parametrize(('action_space', 'own', 'last_size', 'lstm_size'), [
@@ -290,24 +252,6 @@ def test_numbers_beside_an_image_are_normalized_and_the_image_is_not():
     close(pixels[0], torch.from_numpy(images / np.float32(255)))
     close(joint[0][:, -5:].mean(0), torch.zeros(5), rtol=0, atol=1e-4)
     close(joint[0][:, -5:].std(0), torch.ones(5), rtol=0.01, atol=0)
-
-
-@pytest.mark.parametrize(('network', 'own'), [('impala', None), ('mlp', DQN)])
-def test_the_layers_take_the_image_and_then_the_numbers(network, own):
-    policy = make(MIXED, own=own, network=network)
-    rows = observations(MIXED, 4)
-    images, vectors = (torch.from_numpy(each.copy()) for each in MIXED.split(rows.numpy()))
-    images = images / 255
-    features = policy.policy_torso(images if network == 'impala' else images.flatten(1))
-    joint = torch.relu(policy.joint[0](torch.cat([features, vectors], -1)))
-    wanted = policy.policy_head(joint)
-    parameters, values, _ = policy(rows)
-    close(parameters[:, :6], wanted)
-    close(values, wanted.amax(-1) if own else policy.value_head(joint).squeeze(-1))
-    values.sum().backward()
-    learned = policy.joint[0].weight.grad
-    assert (learned[:, -5:].abs().sum(0) > 0).all(), 'every number is an input'
-    assert all(each.grad.abs().sum() > 0 for each in policy.policy_torso.parameters())
 
 
 def test_spaces_that_do_not_fit_are_refused_in_one_line():
