@@ -1,6 +1,5 @@
 """Under attack: what a policy sees, perturbations below a byte, trainings in one process."""
 
-import csv
 import json
 import threading
 
@@ -157,20 +156,6 @@ def test_a_frozen_policy_does_not_learn_and_steps_are_counted(train, same):
                           total_steps=200))
     assert found['adversary']['inject_share'] == 1.0
     assert 0.0 < found['adversary']['l2'] <= 0.0501
-
-
-def test_the_first_episode_is_written_step_by_step(train):
-    path = train('run', 'fgsm', freeze=True, lstm_size=4)
-    with (path / 'episode.csv').open() as file:
-        rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
-    assert [row['step'] for row in rows] == list(range(len(rows)))
-    # CartPole's reward is 1.
-    assert [row['return'] for row in rows] == list(range(1, len(rows) + 1))
-    # The first observation comes before the weights.
-    assert [row['adversary_injects'] for row in rows] == [0.0] + [1.0] * (len(rows) - 1)
-    np.testing.assert_allclose([row['adversary_l2'] for row in rows[1:]], 0.05, rtol=1e-3)
-    assert {'value', 'logit_0', 'logit_1'} <= rows[0].keys()
-    assert len({row['value'] for row in rows}) > len(rows) // 2
 
 
 def attacked_actor(make, attack, shared=False, env=PIXELS, **settings):

@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import gymnasium
-import numpy as np
 import pytest
 
 from vdl_ros.common.settings import SettingError
@@ -107,19 +106,6 @@ def refusal(given):
         make(given, seed=0)
     assert '\n' not in str(caught.value)
     return str(caught.value)
-
-
-def test_an_environment_and_its_wrapper_are_there_after_the_import(module):
-    assert "no environment 'own/Own-v0' on this host" in refusal(config())
-    import_modules(module())
-    env = make(config(
-        kwargs='{"size": 3}', wrappers='[{"own_module.NoText": {"factor": 10.0}}]'), seed=0)
-    observations, _ = env.reset()
-    assert observations.shape == (2, 3)
-    assert observations.max() > 1.0
-    assert env.step(np.zeros(2, np.int64))[1].tolist() == [1.0, 1.0]
-    env.close()
-    assert describe(config()) == {}
 
 
 def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):

@@ -67,22 +67,6 @@ def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
         assert reason in capsys.readouterr().err
 
 
-def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(teleop, tmp_path):
-    bag, (first, _) = teleop
-    output = tmp_path / 'out'
-    assert run(bag, output, 'owi535') == 0
-    info = json.loads((output / 'meta/info.json').read_text())
-    assert info['features']['action']['names'] == ['base', 'shoulder', 'elbow', 'wrist', 'gripper']
-    assert 'observation.images.camera' in info['features']
-    row = rows_of(output)[7]
-    np.testing.assert_allclose(row['observation.state'], positions(first[7]), rtol=1e-6)
-    # The gripper too, which the task of the contract does not use.
-    assert row['action'] == command(first[7])
-    assert run(bag, tmp_path / 'plain') == 0
-    assert [each['action'] for each in rows_of(tmp_path / 'plain')] == [
-        each['action'] for each in rows_of(output)]
-
-
 def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path):
     (tmp_path / 'owi535.yaml').write_text(find_resource('config/robots/owi535.yaml').read_text())
     contract = tmp_path / 'compressed.yaml'

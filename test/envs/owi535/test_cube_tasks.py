@@ -154,17 +154,6 @@ def test_by_camera_the_wrist_stays_and_the_gripper_moves():
     assert moved[:, JOINTS.index('gripper')].min() > 0.1
 
 
-@pytest.mark.parametrize(('task', 'least'), [(PushTask, 4), (PickPlaceTask, 3)])
-def test_a_scripted_controller_does_the_task(task, least):
-    made = task(6, randomisation='none')
-    random, observations = started(made)
-    controller, done = ScriptedController(made), np.zeros(6, bool)
-    for _ in range(130):
-        outcome = made.step(controller.act(observations), random)
-        done |= outcome.success
-    assert done.sum() >= least
-
-
 @pytest.mark.parametrize(('task', 'robot'), [
     (PushTask, 'owi535_push'), (PickPlaceTask, 'owi535_pick_place')])
 def test_a_robot_sees_and_gets_what_the_environment_gives(task, robot):

@@ -11,10 +11,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535 import arm_task, reach
 from vdl_ros.envs.owi535.arm_task import JITTER
 from vdl_ros.envs.owi535.reach import FEATURES, ReachPixelsTask, ReachTask
@@ -196,14 +193,6 @@ def test_images_show_the_target_also_of_two_environments():
     # The context is free again.
     with ArmRenderer(build_scene()) as plain:
         assert not green(plain.render(np.zeros(5))).any()
-
-
-def test_the_factory_makes_an_image_with_numbers():
-    env = factory.make(EnvConfig(env_id=REACH_PIXELS, num_envs=2), seed=0)
-    space = env.single_observation_space
-    assert isinstance(space, ImageAndVector)
-    assert (space.image.shape, space.vector_size) == ((84, 84, 3), 45)
-    env.close()
 
 
 def test_a_reset_in_a_vector_replaces_image_and_numbers_and_render_shows_what_is_seen():

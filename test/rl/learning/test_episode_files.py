@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,7 +34,9 @@ def recorded(learner, scripted, tmp_path):
 def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, recorded):
     path, record, inbox = recorded
     unroll = inbox.get(0)
-    record.add(unroll)
+    record.add(dataclasses.replace(unroll, arrays={
+        **unroll.arrays, 'adversary_l2': np.full((4, 2), 0.25),
+        'adversary_injects': np.array([[False] * 2, [True] * 2] * 2)}))
     second = inbox.get(0)
     # Another actor is not mixed in.
     record.add(dataclasses.replace(second, start_id=7))
@@ -42,6 +45,8 @@ def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, record
     rows = rows_of(path)
     assert [row['step'] for row in rows] == [0, 1, 2, 3, 4]
     assert [row['return'] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row['adversary_l2'] for row in rows] == [0.25] * 4 + [0.0]
+    assert [row['adversary_injects'] for row in rows] == [0, 1, 0, 1, 0]
     with torch.no_grad():
         found = learner.policy(torch.from_numpy(unroll.arrays['observations'][:4, 0]))
     assert [row['value'] for row in rows[:4]] == pytest.approx(found.values.tolist())

@@ -144,17 +144,6 @@ def test_gaussian_is_torchs(parameters):
     assert not family.kl(p, p).any()
 
 
-def test_gaussian_samples_with_its_mean_and_deviation():
-    parameters = torch.tensor([1.0, -2.0, math.log(0.5), math.log(2.0)])
-    drawn = make_distribution(UNIT).sample(parameters.expand(COUNT, 4))
-    assert drawn.shape == (COUNT, 2)
-    deviation = torch.tensor([0.5, 2.0])
-    error = (drawn.mean(0) - parameters[:2]) / deviation * math.sqrt(COUNT)
-    assert error.abs().max() < 3.5
-    assert (drawn.std(0) / deviation - 1).abs().max() < 3.5 / math.sqrt(2 * COUNT)
-    assert abs(float(torch.corrcoef(drawn.T)[0, 1])) < 3.5 / math.sqrt(COUNT)
-
-
 def test_deviations_stay_within_bounds():
     family = make_distribution(spaces.Box(-1, 1, (1,)))
     other = torch.tensor([-0.1, 0.2])
@@ -201,6 +190,7 @@ def test_squashed_actions_are_within_the_range_and_fill_it():
         assert (share.max(0) < 1 + 1e-6).all(), space
         assert (share.min(0) < 0.001).all(), space
         assert (share.max(0) > 0.999).all(), space
+        assert abs(np.corrcoef(share.T)[0, 1]) < 0.1, 'components are independent'
         own = np.array([[-1.0, 0.5]], np.float32)
         back = family.from_environment(family.to_environment(own))
         np.testing.assert_allclose(back, own, rtol=1e-3)
