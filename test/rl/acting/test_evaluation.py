@@ -17,7 +17,7 @@ from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.evaluation import Evaluation, Success, difference, evaluate
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.policy.policy import make_policy
-from vdl_ros.rl.settings import DqnConfig, TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 NUMBERS = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = gymnasium.spaces.Discrete(4)
@@ -144,18 +144,6 @@ def test_act_receives_episode_starts_and_previous_rewards():
     result = evaluate(envs, act, 9, 6)
     assert received[0].all()
     assert np.sum(received) >= len(result.returns) == 9
-
-
-def test_actions_are_the_mode_or_sampled():
-    observations = np.ones((400, 3), np.float32)
-    for own, share in ((None, 0.25), (DqnConfig(), 0.5 + 0.5 / 4)):
-        sure, policy = make_act(own=own, deterministic=True)
-        policy.exploration = torch.tensor([0.5])
-        best = sure(observations)
-        assert set(best) == {int(policy(torch.ones(3)).parameters[:4].argmax())}
-        drawn = Act(policy, ACTIONS, deterministic=False)(observations)
-        assert (drawn == best).mean() == pytest.approx(share, abs=0.1)
-        assert len(set(drawn)) == 4
 
 
 def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():

@@ -133,22 +133,6 @@ def test_each_of_a_group_draws_from_a_stream_of_its_own_and_goes_on_with_it(
     assert same(second.weights(), resumed.weights())
 
 
-@pytest.mark.parametrize('kind', ['dqn, lstm', 'sac'])
-def test_without_a_saved_replay_it_goes_on_but_for_that(learner, saved, update, same, kind):
-    one, other = learner(kind), learner(kind, seed=5, replay_start=30)
-    for number in range(3):
-        update(one, number)
-    other.load_state(saved(one))
-    assert same(dict(other.algorithm.target.state_dict()), dict(one.algorithm.target.state_dict()))
-    assert other.algorithm._replay.steps == 0
-    before = copy.deepcopy(other.weights())
-    assert update(other, 3) == {
-        'charts/learning_rate': other.algorithm.optimizer.learning_rate,
-        'losses/replayed_steps': other.algorithm._replay.steps}
-    assert all(same(each, before[name]) for name, each in other.weights().items()
-               if not name.startswith('normalizer'))
-
-
 def test_a_replay_of_another_size_or_with_other_columns_is_refused(learner, update):
     one = learner('dqn')
     update(one, 0)

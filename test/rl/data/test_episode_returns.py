@@ -120,14 +120,6 @@ def test_an_episode_without_end_does_not_hold_back_the_others_for_ever():
     assert len(counter.take_successes()) == 200
 
 
-def test_success_is_unknown_where_the_environment_does_not_say():
-    arrays, _ = lived([[3, 3]], [[True, False]], 7)
-    del arrays['success']
-    counter = EpisodeCounter(1)
-    assert [each.success for each in counter.add(arrays)] == [None, None]
-    assert counter.take_successes() == []
-
-
 def test_an_episode_of_which_success_is_not_said_is_none_once_it_was_said_of_another():
     arrays, _ = lived([[3, 3, 3]], [[True, False, True]], 12)
     counter, found = EpisodeCounter(1), []

@@ -68,15 +68,6 @@ def test_two_learners_make_one_run_and_learner_0_reports_it(runs):
     assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == first['version']
 
 
-def test_credits_of_all_actors_are_in_every_policy(runs):
-    first, second = runs()
-    versions = [version for version, _ in first['published']]
-    assert versions == list(range(first['version'] + 1))
-    for version, credits in first['published'][1:]:
-        assert credits == {10: ('a', 2 * version), 11: ('a', 2 * version)}
-    assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
-
-
 @pytest.mark.parametrize(('who', 'stopped'), [(0, 0), (0, 1), (1, 1)])
 def test_interrupting_one_learner_ends_both(runs, who, stopped):
     """One has no actors: the other has a batch, and waits; both learn of the end at once."""

@@ -11,7 +11,6 @@ from vdl_ros.rl.plots.curves import (
     interquartile_mean,
     line_and_band,
     make_curve,
-    moving_mean,
     tidy,
 )
 
@@ -30,13 +29,6 @@ def random_runs(seed, count=4):
     rng = np.random.default_rng(seed)
     return [series(np.cumsum(rng.uniform(0.5, 2.0, size)), rng.normal(size=size))
             for size in rng.integers(20, 40, count)]
-
-
-def test_the_moving_mean_equals_a_plain_computation():
-    for window in (1, 3, 19, 39):
-        y = np.random.default_rng(window).normal(size=39)
-        np.testing.assert_allclose(
-            moving_mean(y, window), naive_moving_mean(y, window), atol=1e-12)
 
 
 def test_mean_and_band_are_those_of_smoothed_runs_where_all_of_them_are():

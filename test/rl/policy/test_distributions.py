@@ -10,7 +10,6 @@ from torch import distributions as reference
 
 from vdl_ros.rl.policy.distributions import (
     Boltzmann,
-    Categorical,
     DiagonalGaussian,
     EpsilonGreedy,
     MultiCategorical,
@@ -66,18 +65,6 @@ def test_parts_are_independent_categoricals_of_torch(sizes):
     assert drawn.dtype == torch.int64
     for column, each in zip(drawn.T, torchs, strict=True):
         assert follow(column, each.probs[0, 0])
-
-
-def test_a_categorical_is_a_single_part():
-    family, parts = Categorical(5), MultiCategorical([5])
-    p, q = torch.randn(2, 7, 3, 5) * 3
-    actions = torch.randint(5, (7, 3))
-    for found, expected in (
-            (family.log_prob(p, actions), parts.log_prob(p, actions[..., None])),
-            (family.entropy(p), parts.entropy(p)), (family.kl(p, q), parts.kl(p, q)),
-            (family.mode(p), parts.mode(p)[..., 0])):
-        torch.testing.assert_close(found, expected)
-    assert follow(family.sample(p[0, 0].expand(COUNT, 5)), p[0, 0].softmax(-1))
 
 
 VALUES = torch.tensor([0.3, -1.0, 2.0, 1.9])
