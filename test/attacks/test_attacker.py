@@ -46,10 +46,6 @@ def resets(*where):
     return found
 
 
-def cross_entropy(network, labels):
-    return lambda inputs: nn.functional.cross_entropy(network(inputs), labels, reduction='none')
-
-
 @pytest.mark.parametrize(('ours', 'theirs'), [
     (lambda loss, inputs: fgsm(loss, inputs, 0.03, UNIT),
      foolbox.attacks.LinfFastGradientAttack()),
