@@ -1,7 +1,5 @@
 """Credit and the choice of a learner; faults/test_flow_model.py has the faults."""
 
-
-
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice, make_learner_id
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
