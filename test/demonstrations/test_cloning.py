@@ -175,6 +175,14 @@ def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrup
     assert 0 < read_lerobot(tmp_path / 'data').episodes[-1] + 1 == count < 4
 
 
+def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
+    """Nothing of it is lost by the first updates of another algorithm."""
+    assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
+                  '--init', str(cloned), '--learning_rate', '1e-5',
+                  '--run_dir', str(tmp_path / 'ppo')]) == 0
+    assert returns_of(tmp_path / 'ppo/checkpoint.pt') > 350.0
+
+
 STATES, ACTIONS = np.zeros((9, 4)), np.ones((9, 1))
 
 
