@@ -11,6 +11,7 @@ from control_msgs.action import FollowJointTrajectory
 from control_msgs.msg import JointTolerance
 from rclpy.action import ActionClient
 from rclpy.duration import Duration
+from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from vdl_ros.nodes.arm_controller import ArmControllerNode
@@ -268,3 +269,15 @@ def test_a_refused_goal_is_not_kept_and_a_bug_ends_no_process(node_here, peer, m
                say=send, every=10.0)
     peer.until(lambda: not kept, 'no goal')
     assert running.is_running
+
+
+def test_each_client_of_a_remapped_action_has_to_take_feedback(peer):
+    rules = [word for name in ('send_goal', 'get_result', 'cancel_goal', 'feedback', 'status')
+             for word in ('-r', f'{ACTION}/_action/{name}:=other/_action/{name}')]
+    node = Node('controller', context=peer.node.context, cli_args=['--ros-args', *rules])
+    action = trajectory_action.TrajectoryAction(node, *[None] * 5)
+    ActionClient(peer.node, FollowJointTrajectory, 'other')
+    peer.until(action._is_watched, 'the client')
+    peer.node.create_client(FollowJointTrajectory.Impl.SendGoalService, 'other/_action/send_goal')
+    peer.until(lambda: not action._is_watched(), 'the client without feedback')
+    node.destroy_node()

@@ -210,7 +210,8 @@ class ActorNode(BaseNode):
         self._state.publish(String(data=f'{self._id} {state}'))
 
     def tell_if_alone(self) -> None:
-        if self.count_publishers('policy'):
+        policy = self.resolve_topic_name('policy')
+        if self.count_publishers(policy):
             return
         # It publishes once it has created an environment.
         if any(name.startswith('learner') for name in self.get_node_names()):
@@ -220,7 +221,7 @@ class ActorNode(BaseNode):
         domain = os.environ.get('ROS_DOMAIN_ID') or '0'
         scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
         self.get_logger().warning(
-            f'no learner publishes {self.resolve_topic_name("policy")} in domain '
+            f'no learner publishes {policy} in domain '
             f'{quoted(domain)}, discovery range {quoted(scope)}; one on another host needs the '
             'same domain and the range SUBNET: ros2 run vdl_ros doctor --peer HOST')
 

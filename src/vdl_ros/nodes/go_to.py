@@ -164,11 +164,15 @@ class GoToNode(BaseNode):
         if handle is None:
             return self._withdrawn or (_INTERRUPTED if stop.is_set()
                                        else 'arm_controller did not take the goal')
-        call = handle.get_result_async()
-        spin_until(lambda: call.done() or self._withdrawn or self._is_lost, executor, stop)
-        if not call.done():
-            cancelled = handle.cancel_goal_async()
-            spin_until(cancelled.done, executor, threading.Event(), CANCEL_S)
+        call, is_over = handle.get_result_async(), False
+        try:
+            spin_until(lambda: call.done() or self._withdrawn or self._is_lost, executor, stop)
+            is_over = call.done()
+        finally:
+            if not is_over:
+                cancelled = handle.cancel_goal_async()
+                spin_until(cancelled.done, executor, threading.Event(), CANCEL_S)
+        if not is_over:
             if stop.is_set():
                 return _INTERRUPTED
             return (f'aborted: {self._withdrawn}' if self._withdrawn

@@ -111,7 +111,8 @@ class PolicyRendererNode(BaseNode):
             self._subscription, self._policy_due = None, now + POLICY_S
 
     def _load(self, message: Policy) -> None:
-        if not self._choice.allows(message.learner_id, self.count_publishers('policy')):
+        learners = self.count_publishers(self.resolve_topic_name('policy'))
+        if not self._choice.allows(message.learner_id, learners):
             return
         config = policy_config(message)
         if config != self._config:

@@ -97,7 +97,8 @@ class RecordEpisodesNode(BaseNode):
         names = [[self._contract.full(topic.topic, copy)
                   for topic in self._contract.topics.values()]
                  for copy in range(self._contract.copies)]
-        return min(([name for name in each if not self.count_publishers(name)]
+        return min(([name for name in each
+                     if not self.count_publishers(self.resolve_topic_name(name))]
                     for each in names), key=len)
 
     def on_request(self, request: Request) -> Answer:

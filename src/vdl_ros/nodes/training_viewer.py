@@ -103,7 +103,7 @@ class TrainingViewerNode(BaseNode):
             self._images = None
         if not watched:
             return
-        if not self.count_publishers('policy/image_raw'):
+        if not self.count_publishers(self.resolve_topic_name('policy/image_raw')):
             self._status.without_images = f'no {RENDERER} runs'
         self._page.show(self._status, time.monotonic())
 

@@ -380,15 +380,20 @@ def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_ro
 
 def test_remappings_of_the_process_reach_the_robots_but_for_the_name_of_its_node(tmp_path):
     rclpy.init(args=['--ros-args', '-r', '__node:=actor', '-r', '__ns:=/left',
-                     '-r', '/clock:=clock', '-r', 'odom:=base/odom'])
+                     '-r', '/clock:=clock', '-r', 'odom:=base/odom',
+                     '-r', 'pressed:=held', '-r', 'held:=pressed'])
     (tmp_path / 'rewards.py').write_text('def speed(before, after, factor):\n    return 0.0\n')
-    (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {'clock': 'simulated'}))
+    (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {
+        'clock': 'simulated',
+        'stops': [{'topic': 'pressed', 'type': 'std_msgs/msg/Bool', 'field': 'data'}]}))
+    button = rclpy.create_node('button')
+    button.create_publisher(Bool, 'pressed', qos.LATCHED)
     contract = read_contract(tmp_path / 'mine.yaml')
     graph = RobotGraph(contract, RobotInterfaces(contract), [make_task(contract)], '/left',
                        threading.Event())
     try:
         assert {each.topic_name for each in graph._node.subscriptions} == {
-            '/left/base/odom', '/left/clock'}
+            '/left/base/odom', '/left/clock', '/left/held'}
         assert graph._node.get_fully_qualified_name().startswith(f'/left/{ROBOT_ENVIRONMENT}')
     finally:
         graph.close()

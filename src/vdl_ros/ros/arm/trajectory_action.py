@@ -29,7 +29,8 @@ from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
-_GOALS = f'{ACTION}/_action/send_goal'
+# What rclpy tells of a topic by its name is of the remapped one, but not of a service.
+_GOALS, _FEEDBACK = f'{ACTION}/_action/send_goal', f'{ACTION}/_action/feedback'
 _FEEDBACK_S = 0.2  # period of the feedback, s
 _QUEUED_S = 0.1  # for so long a goal may wait in a process that runs, s
 # A client that has not taken its feedback for this time is gone, s.
@@ -108,8 +109,7 @@ class TrajectoryAction:
         # Of its own, not of the server, because it tells whether the client takes the messages;
         # with the profile of rcl_action.
         self._feedback = node.create_publisher(
-            FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
-            QoSProfile(depth=10),
+            FollowJointTrajectory.Impl.FeedbackMessage, _FEEDBACK, QoSProfile(depth=10),
             event_callbacks=PublisherEventCallbacks(matched=self._on_matched))
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
@@ -235,8 +235,9 @@ class TrajectoryAction:
 
         Nothing tells that a receiver lives which is best effort, or whose profile does not match.
         """
-        receivers = self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)
-        return (len(receivers) >= max(1, self._node.count_clients(_GOALS))
+        receivers = self._node.get_subscriptions_info_by_topic(_FEEDBACK)
+        clients = self._node.count_clients(self._node.resolve_service_name(_GOALS))
+        return (len(receivers) >= max(1, clients)
                 and len(receivers) == self._feedback.get_subscription_count()
                 and all(each.qos_profile.reliability is ReliabilityPolicy.RELIABLE
                         for each in receivers))

@@ -269,8 +269,7 @@ class RobotGraph:
     def _earlier(self, commands: str, measured: str) -> str:
         """Return the environment that was first to act on a robot, '' if it is this one."""
         node = self._node
-        commands, measured = map(node.resolve_topic_name, (commands, measured))
-        for topic in commands, measured:
+        for topic in map(node.resolve_topic_name, (commands, measured)):
             if topic not in self._own:
                 # Faster than the discovery of DDS, for those of this host.
                 path = state_file(node, 'robots', topic)

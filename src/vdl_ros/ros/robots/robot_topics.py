@@ -323,8 +323,7 @@ class RobotTopics:
 
     def is_received(self) -> bool:
         """Return whether a subscriber, other than this node, has been there long enough."""
-        name = self._node.resolve_topic_name(self.topic)
-        others = [each for each in self._node.get_subscriptions_info_by_topic(name)
+        others = [each for each in self._node.get_subscriptions_info_by_topic(self.topic)
                   if each.node_name not in (self._node.get_name(), *_RECORDERS)
                   and not each.node_name.startswith(_COMMAND_LINE)]
         now = time.monotonic()
@@ -360,7 +359,8 @@ class RobotTopics:
         """Count who publishes each stop, and subscribe to it with the profile that is offered."""
         assert self._session is not None
         for index, (stop, kind, *readers) in enumerate(self._interfaces.stops):
-            name = self._node.resolve_topic_name(self.full(stop.topic))
+            # What is asked and made below remaps it.
+            name = self.full(stop.topic)
             publishers = self._node.get_publishers_info_by_topic(name)
             with self._lock:
                 self._session.stops[index].on_publishers(len(publishers))

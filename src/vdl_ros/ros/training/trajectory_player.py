@@ -85,7 +85,8 @@ class TrajectoryPlayer:
     def _wait_for_credit(self, start_id: int, stop: threading.Event, executor: Executor) -> bool:
         call_back(executor, 0.0)
         while not self._may_send(start_id):
-            has_ended = self._learner_id and not self._node.count_publishers('policy')
+            has_ended = self._learner_id and not self._node.count_publishers(
+                self._node.resolve_topic_name('policy'))
             if stop.is_set() or has_ended:
                 return False
             call_back(executor, _WAIT_S)
