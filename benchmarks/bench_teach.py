@@ -5,7 +5,8 @@ A script is the person, who sees and presses what a person would (``arm_person.p
 ``examples/diff_drive/person.py``). *nothing*: nobody; *shown*: the first episodes are the
 person's, as demonstrations; *helped*: as that, and then the person takes over an episode in which
 the robot strays. A trial ends once 90 % of the last 50 episodes have succeeded without help, or
-after the longest time. Times are of the robot's clock. Run it in the repository.
+after the longest time; then the policy plays 50 episodes by its likeliest actions. Times are of
+the robot's clock. Run it in the repository.
 """
 
 import argparse
@@ -110,10 +111,11 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
         folder = Path(temporary) / 'run'
         settings = {**robot.settings, 'algorithm': algorithm, 'seed': str(seed)}
         try:
-            with launched(*robot.simulation), (
-                    contextlib.nullcontext() if case == 'nothing' else launched(*words)), launched(
-                    *launch_command('train.launch.py', folder, settings)) as process:
-                wait(process, is_over, 3600.0, 'the end of a trial')
+            with launched(*robot.simulation):
+                with contextlib.nullcontext() if case == 'nothing' else launched(*words), launched(
+                        *launch_command('train.launch.py', folder, settings)) as process:
+                    wait(process, is_over, 3600.0, 'the end of a trial')
+                played = _play(robot, folder)
         finally:
             executor.shutdown()
             node.destroy_subscription(subscription)
@@ -124,11 +126,24 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
     persons = sum(max(0, each.intervened) for each in episodes)
     return {
         'case': case, 'algorithm': algorithm, 'seed': seed, 'is_learned': _is_learned(episodes),
-        'episodes': len(episodes), 'steps': total,
+        'episodes': len(episodes), 'steps': total, 'played': played,
         'minutes': round(total / robot.rate / 60.0, 2),
         'success_alone': round(sum(map(_alone, last)) / len(last), 3) if last else 0.0,
         'persons_share': round(persons / max(1, total), 3),
         'late_share': round(summary['late_actions'] / max(1, summary['agent_steps']), 4)}
+
+
+def _play(robot: Robot, run: Path) -> float:
+    """Return the share of success of the policy's likeliest actions."""
+    found = run / 'played.json'
+    settings = {'checkpoint': str(run), 'episodes': str(EPISODES), 'json': str(found), **{
+        name: value for name, value in robot.settings.items() if name == 'robots'}}
+    words = [f'{name}:={value}' for name, value in settings.items()]
+    with launched('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', *words,
+                  may_end=True) as process:
+        wait(process, found.exists, 3600.0, 'the end of the episodes')
+    success = json.loads(found.read_text())['success']
+    return round(float(success['rate']), 3)
 
 
 def _alone(episode: Episode) -> bool:
@@ -172,10 +187,11 @@ def markdown(found: Mapping[str, Any]) -> str:
                 f'{statistics.median(minutes):.1f} ({minutes[0]:.1f} to {minutes[-1]:.1f})',
                 f'{statistics.median(each["steps"] for each in mine):,.0f}',
                 f'{statistics.median(each["success_alone"] for each in mine):.0%}',
-                f'{statistics.median(each["persons_share"] for each in mine):.0%}', f'{late:.1%}'))
+                f'{statistics.median(each["persons_share"] for each in mine):.0%}', f'{late:.1%}',
+                ', '.join(f'{each["played"]:.0%}' for each in mine if 'played' in each)))
     return '\n'.join(report.table(
         ('robot', 'algorithm', 'case', 'learned', 'minutes', 'steps', 'success alone',
-         "person's steps", 'late'), rows))
+         "person's steps", 'late', 'played'), rows))
 
 
 def main() -> int:
