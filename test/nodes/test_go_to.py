@@ -98,7 +98,7 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     base, wrist = re.findall(r'\[go_to\]: base (\S+), wrist (\S+) rad\n', move.output)[-1]
     assert (float(base), float(wrist)) == pytest.approx((0.2, -0.3), abs=0.1)
 
-    far = go_to.start('0.9', '0', '0.1')
+    far = go_to.end('0.9', '0', '0.1')
     assert far.wait() == 2
     assert 'go_to: (0.9, 0, 0.1) m is out of reach: tool0 comes to ' in far.output
 
@@ -117,7 +117,7 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     stop = peer.talk('arm/emergency_stop')
     stop.publish(EmergencyStop())
     peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
-    refused = go_to.start('0.1', '0.15', '0.15')
+    refused = go_to.end('0.1', '0.15', '0.15')
     assert refused.wait() == 1
     assert '[ERROR] [go_to]: emergency stop: ros2 run vdl_ros stop release' in refused.output
 

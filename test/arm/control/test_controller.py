@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -171,6 +172,21 @@ def test_a_joint_that_is_stuck_is_named():
     assert 'elbow: ' in controller.reason
     assert controller.reason.endswith('rad from its target, no progress for 3 s')
     assert not controller.motors.any()
+
+
+@pytest.mark.parametrize(('points', 'times'), [
+    ([[0.11]], [60.0]), ([[0.11], [-0.11]] * 8, [2.0 + 4.0 * index for index in range(16)])])
+def test_a_joint_that_does_not_move_on_a_slow_path_is_given_up(points, times):
+    controller = TrajectoryController(GEOMETRY)
+    controller.start(['base'], points, times)
+    on = 0.0
+    for step in range(round(60.0 / PERIOD)):
+        command = controller.update(step * PERIOD, [0, 0.2, 0, 0, 0], step * PERIOD)
+        on += PERIOD * abs(command[0])
+    assert controller.state == 'aborted'
+    assert re.fullmatch(
+        r'base: \d+.\d+ rad from its target, no progress for 3 s', controller.reason)
+    assert on == pytest.approx(ControllerConfig().goal_timeout, abs=0.1)
 
 
 def test_a_new_trajectory_replaces_the_old_one_and_a_refused_one_stops_the_arm():

@@ -396,6 +396,18 @@ def test_a_command_is_sent_again_after_a_pause_in_which_the_guardian_may_have_st
         assert arm.motors == Motors(base=-1)
 
 
+def test_a_command_of_before_a_standstill_moves_nothing_after_it(make):
+    arm = make(command_timeout=5.0)
+    arm.run(0.5, Motors(base=1))
+    arm.driver.expire(0.9)
+    arm.run(0.1)
+    assert arm.motors == Motors(base=1)
+    arm.now += 1.5
+    arm.driver.expire(1.5)
+    arm.run(0.1)
+    assert arm.motors == Motors()
+
+
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))

@@ -1,5 +1,6 @@
 """Requests to the emergency stop: what engages, what releases, what a restart keeps."""
 
+import errno
 import itertools
 import json
 import os
@@ -8,6 +9,7 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 
+from vdl_ros.arm.driver import driver
 from vdl_ros.arm.driver.driver import EmergencyStop, StopState
 
 
@@ -121,6 +123,23 @@ def test_state_file_that_cannot_be_read_counts_as_engaged(tmp_path):
         assert EmergencyStop(other, 100).state.engaged, 'and it does not wait'
     assert EmergencyStop(other / 'vdl_ros' / 'state.json', 100).state.engaged, 'no disk is there'
     assert not EmergencyStop(tmp_path / 'new' / 'state.json', 100).state.engaged
+
+
+def test_state_file_that_cannot_be_written_counts_as_engaged_at_each_start(start, monkeypatch):
+    stop = start(0)
+    stop.stop(1, '/viewer', '', 100)
+    stop.release(100, '/viewer', '', 200)
+    stop.save()
+
+    def refuse(path):
+        raise OSError(errno.EROFS, 'Read-only file system', str(path))
+
+    monkeypatch.setattr(driver, 'atomic_file', refuse)
+    for now in (300, 400):
+        stop = start(now)
+        assert (stop.state.engaged, stop.state.stamp) == (True, now)
+        assert 'state.json cannot be written: OSError' in stop.state.reason
+        assert stop.release(now, '/viewer', '', now + 1)
 
 
 @pytest.mark.parametrize('released', [False, True])

@@ -120,6 +120,7 @@ class TrajectoryController:
         self._path_time = 0.0
         self._best = math.inf
         self._progress_at = None
+        self._pushed, self._seen = np.zeros(len(JOINTS)), np.full(len(JOINTS), math.nan)
         self.starts += 1
         self.state, self.reason = 'running', ''
 
@@ -174,6 +175,7 @@ class TrajectoryController:
         if self._start is None:
             self._start = measured.copy()
             elapsed = 0.0
+        self._watch_joints(measured, elapsed)
         self.target = trajectory.target(self._path_time, self._start)
         self.error = measured - self.target
         commanded = self._commanded(now, stamp)
@@ -196,12 +198,21 @@ class TrajectoryController:
         if worst < self._best - _PROGRESS:
             self._best = worst
             self._progress_at = now
+        if self._pushed.max() > self.config.goal_timeout:
+            self._progress_at = -math.inf
         # At rest: nothing commanded now or in the time that the measurement does not cover.
         still = not command.any() and not commanded.any()
         if (self._path_time >= trajectory.duration and still
                 and worst <= self.config.goal_tolerance):
             self._end('done', '')
         return command
+
+    def _watch_joints(self, measured: Positions, elapsed: float) -> None:
+        """Count for how long each motor has run while its joint stood, on a slow path too."""
+        has_moved = ~(np.abs(measured - self._seen) < _PROGRESS)
+        self._seen = np.where(has_moved, measured, self._seen)
+        self._pushed = np.where(
+            has_moved, 0.0, self._pushed + elapsed * (np.array(self._motors) != 0))
 
     def _switch(self, now: int, missing: float, ahead: float) -> int:
         """Return -1, 0 or 1 for a motor that runs ``now`` with ``missing`` rad to go.

@@ -14,7 +14,7 @@ import msgspec
 from vdl_ros.arm.driver.guardian import REPLACED, SILENCE_S, Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.common.consent import is_program, named, time_since_boot
+from vdl_ros.common.consent import MAX_GAP, is_program, named, time_since_boot
 from vdl_ros.common.files import atomic_file
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError, setting
@@ -316,8 +316,13 @@ class ArmDriver:
         self._hold_back(motors, sender)
 
     def expire(self, age: float) -> None:
-        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
+        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock.
+
+        One of before a standstill moves nothing any more, whatever ``command_timeout`` is.
+        """
         self._commanded_at = min(self._commanded_at, self._clock() - age)
+        if age > MAX_GAP:
+            self._desired = self._desired.stopped()
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -563,12 +568,12 @@ class EmergencyStop:
     """Decides about requests; ``now`` is a time in ns since 1970 on the driver's clock.
 
     Args:
-        path: the file; it may be missing. A file that cannot be read counts as engaged.
+        path: the file; it may be missing. One that cannot be read, or written, counts as engaged.
     """
 
     def __init__(self, path: Path, now: int) -> None:
         self._path = path
-        found = _File(StopState(), [])
+        found, problem = _File(StopState(), []), ''
         try:
             there = next(each for each in (path, *path.parents) if os.path.lexists(each))
             if path.is_file():
@@ -577,10 +582,17 @@ class EmergencyStop:
                 # A pipe would block, and a link may lead to a disk that is not there.
                 raise OSError
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-            found.state = StopState(
-                True, now, '', f'{path} cannot be read: {type(error).__name__}')
+            problem = f'{path} cannot be read: {type(error).__name__}'
         self.state, self._known = found.state, found.known[-_REMEMBERED:]
         self._started, self._repeated = now, set(self._known)
+        if not problem:
+            try:
+                self.save()
+            except OSError as error:
+                # The next start would not know of a stop.
+                problem = f'{path} cannot be written: {type(error).__name__}'
+        if problem:
+            self.state = StopState(True, now, '', problem)
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
         """Engage; return False for one that was answered before this start, which is ignored.
