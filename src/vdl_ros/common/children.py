@@ -304,9 +304,10 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
-        # For destructors, of C too, during which no thread of Python runs.
+        # For destructors, of C too, during which no thread of Python runs. Long enough for a busy
+        # machine: the status would be lost.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(int(2 * _LEAVING_S))
+        signal.alarm(int(5 * _LEAVING_S))
 
         def give_up() -> None:
             threading.Event().wait(seconds)
