@@ -218,7 +218,7 @@ class ArmDriver:
         self._refusals: dict[str, float] = {}
         #: The command that the device follows; None: unknown, as the device reports nothing.
         self.sent: Motors | None = None
-        self._sent_at = -math.inf
+        self._sent_at, self._ticked_at = -math.inf, clock()
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
         # Until when programs, and persons, who are heard for the first time since a start or a
         # reconnection count as commanding since before it; and who was heard.
@@ -316,13 +316,8 @@ class ArmDriver:
         self._hold_back(motors, sender)
 
     def expire(self, age: float) -> None:
-        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock.
-
-        One of before a standstill moves nothing any more, whatever ``command_timeout`` is.
-        """
+        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
         self._commanded_at = min(self._commanded_at, self._clock() - age)
-        if age > MAX_GAP:
-            self._desired = self._desired.stopped()
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -384,9 +379,13 @@ class ArmDriver:
     def tick(self) -> None:
         """Check watchdog and run times, refresh the command, reconnect."""
         self._was_away |= not self.active
+        now = self._clock()
+        if now - self._ticked_at > MAX_GAP and self._commanded_at <= self._ticked_at:
+            # What was commanded before a standstill is old, whatever ``command_timeout`` is.
+            self._desired = self._desired.stopped()
+        self._ticked_at = now
         if not self._opened:
             return
-        now = self._clock()
         if self._link is not None and not self._guard.alive:
             self._fail(GuardianError(REPLACED))
         if self._link is not None:
