@@ -30,7 +30,7 @@ def test_angles_are_in_degrees_and_motors_in_words():
     assert 'No joint measurements.' in text
     assert 'camera' not in text
     motors = dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}
-    status = ArmStatus(motors=motors, measured_at=99.5)
+    status = ArmStatus(motors=motors, sent_at=99.5, measured_at=99.5)
     status.tips = np.array([0.1, -0.0001, 0.25])
     positions = np.radians([10.0, -20.0, -0.04, 5.5, math.nan])
     text = state_text(status, positions, None, 100.0)
@@ -39,8 +39,9 @@ def test_angles_are_in_degrees_and_motors_in_words():
                 '| gripper | ? | &emsp;off |',
                 '| finger tips | &emsp;0.100 | &emsp;0.000 | &emsp;0.250 |'):
         assert row in text
-    assert 'No joint measurements' not in text
-    assert 'No joint measurements.' in state_text(status, positions, None, 101.0)
+    assert 'No ' not in text
+    old = state_text(status, positions, None, 101.0)
+    assert old == state_text(ArmStatus(), UNKNOWN, None, 101.0)
 
 
 def test_notes_are_shown_and_texts_of_messages_are_no_markdown():
@@ -72,9 +73,10 @@ def test_target_of_a_policy_is_shown():
         target = SimpleNamespace(**{
             'state': 'running', 'reason': '', 'distance': math.nan, 'success': False,
             'reaction_time': math.nan, 'time_to_target': math.nan, **values})
-        assert text in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)
+        assert text not in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)
+        assert text in state_text(ArmStatus(target=target, sent_at=0.0), UNKNOWN, None, 0.0)
         stopped = state_text(ArmStatus(
-            target=target, emergency=True, stopped_by='/stop', stopped_at='12:00:01'),
+            target=target, sent_at=0.0, emergency=True, stopped_by='/stop', stopped_at='12:00:01'),
             UNKNOWN, None, 0.0)
         assert '**Emergency stop by \\/stop since 12:00:01: all motors are off.**' in stopped
         assert text not in stopped

@@ -210,6 +210,7 @@ class ViewerNode(BaseNode):
     def _on_sent(self, message: MotorCommand) -> None:
         motors = motors_from_message(message, self._arm_status.lamp)
         self._arm_status.motors = dict(zip(JOINTS, motors.values, strict=True))
+        self._arm_status.sent_at = time.monotonic()
         self._arm_status.lamp = motors.lamp
         self._panel.show_lamp(self._arm_status.lamp)
 

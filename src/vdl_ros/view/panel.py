@@ -38,8 +38,10 @@ class ArmScene:
         scene.world_axes.visible = False
         # Without shadows: for an arm this small they detach from the ground.
         scene.add_grid('/table', width=1.2, height=1.2, cell_size=0.05, section_size=0.1,
-                       cell_color=(222, 226, 232), section_color=(188, 194, 204),
-                       plane_color=(246, 247, 250), plane_opacity=1.0, shadow_opacity=0.0)
+                       cell_color=(150, 156, 164), section_color=(190, 196, 204),
+                       shadow_opacity=0.0)
+        # A black arm is seen on neither white nor black, as the browser's setting would have it.
+        scene.set_background_image(np.full((1, 1, 3), (138, 145, 154), np.uint8), format='png')
         scene.add_frame('/axes', axes_length=0.1, axes_radius=0.0015)
         for axis, name in enumerate('xy'):
             for tenth in range(1, 5):

@@ -12,17 +12,20 @@ from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-# Maximum age of positions that count as current, s.
+# Greatest age of what counts as current, s; older values are shown as unknown.
 STALE_S = 1.0
 # Lines reserved for notes, so that buttons below do not move while a user presses them.
 _NOTES = 3
+_MOTORS = {0: 'off', 1: '**forward**', -1: '**backward**'}
+_UNKNOWN = np.full(3, math.nan)
 
 
 @dataclasses.dataclass
 class ArmStatus:
-    """Latest values of the topics; ``measured_at`` is the time of joint states, s, monotonic."""
+    """Latest values of the topics; times of motors and joint states are monotonic, s."""
 
-    motors: Mapping[str, int] | None = None
+    motors: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    sent_at: float = -math.inf
     lamp: bool = False
     emergency: bool = False
     stopped_by: str = ''
@@ -34,8 +37,8 @@ class ArmStatus:
     #: A vdl_ros/TargetStatus.
     target: Any = None
     #: Places in ``base_link``, float64 [3], m; NaN: unknown.
-    tips: Positions = dataclasses.field(default_factory=lambda: np.full(3, math.nan))
-    goal: Positions = dataclasses.field(default_factory=lambda: np.full(3, math.nan))
+    tips: Positions = dataclasses.field(default_factory=_UNKNOWN.copy)
+    goal: Positions = dataclasses.field(default_factory=_UNKNOWN.copy)
     #: What a training on this arm does, and how far the tool is from its target, m; NaN: unknown.
     training: str = ''
     away: float = math.nan
@@ -48,26 +51,26 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
     ``positions`` are float64 [5], rad, NaN where unknown; ``confident``: whether a recent
     estimate of the camera is; None: there is none.
     """
-    fresh = now - status.measured_at <= STALE_S
+    measured, connected = (now - at <= STALE_S for at in (status.measured_at, status.sent_at))
     # Cells of a table have no space between them.
     lines = ['| joint | angle | &emsp;motor |', '|:--|--:|:--|']
     for index, joint in enumerate(JOINTS):
-        angle = _number(math.degrees(positions[index]), 1, '°')
-        direction = (status.motors or {}).get(joint, 0)
-        motor = '?' if status.motors is None else ('off', '**forward**', '**backward**')[direction]
+        angle = _number(math.degrees(positions[index]) if measured else math.nan, 1, '°')
+        motor = _MOTORS[status.motors.get(joint, 0)] if connected else '?'
         lines.append(f'| {joint} | {angle} | &emsp;{motor} |')
     # Both rows are always there, so that nothing below moves.
     lines += ['', '| m | x | y | z |', '|:--|--:|--:|--:|']
     lines += [f'| {name} | {" | ".join(f"&emsp;{_number(each, 3)}" for each in place)} |'
-              for name, place in (('finger tips', status.tips), ('target', status.goal))]
+              for name, place in (('finger tips', status.tips if measured else _UNKNOWN),
+                                  ('target', status.goal))]
     notes = []
     if status.emergency:
         by = f' by {plain(status.stopped_by)}' if status.stopped_by else ''
         since = f' since {status.stopped_at}' if status.stopped_at else ''
         notes.append(f'**Emergency stop{by}{since}: all motors are off.**')
-    if status.motors is None:
+    if not connected:
         notes.append('No arm is connected.')
-    if not fresh:
+    if not measured:
         notes.append('No joint measurements.')
     if confident is not None:
         notes.append('The camera sees the arm.' if confident
@@ -80,7 +83,7 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
         away = '' if math.isnan(status.away) else (
             f', {status.nears} {100.0 * status.away:.1f} cm from the target')
         notes.append(f'Training: **{plain(status.training)}**{away}.')
-    elif status.target is not None:
+    elif status.target is not None and connected:
         notes.append('Targets are refused: the emergency stop is engaged.' if status.emergency
                      else _target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))

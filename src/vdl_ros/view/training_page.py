@@ -226,7 +226,7 @@ class TrainingPage:
         if shown is None:
             self._curves[tag, axis] = self._server.gui.add_uplot(
                 data, ({'label': axis}, {'label': tag, 'stroke': _LINE, 'width': 2}),
-                title=title, height=_CURVE_HEIGHT, legend={'show': False},
+                title=title, height=_CURVE_HEIGHT, padding=(10, 20, 0, 0), legend={'show': False},
                 axes=({'label': axis, 'labelSize': 18, 'size': 30},
                       {'label': unit or ' ', 'labelSize': 18, 'size': 58}),
                 scales={'x': {'time': False}}, order=float(order))
