@@ -138,6 +138,12 @@ class Browser:
             self.let_go()
             assert time.monotonic() < deadline, f'{label}: the mouse does not reach the button'
 
+    def key(self, key: str) -> None:
+        """Press and release a key."""
+        self._request('POST', '/actions', {'actions': [{
+            'type': 'key', 'id': 'keyboard', 'actions': [
+                {'type': each, 'value': key} for each in ('keyDown', 'keyUp')]}]})
+
     def let_go(self) -> None:
         self._mouse({'type': 'pointerUp', 'button': 0})
 

@@ -144,6 +144,8 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.browser.click('EMERGENCY STOP')
     page.until(lambda: page.stops, 'the stop')
     assert page.stops[-1].sender == '/viewer'
+    page.browser.key('e')
+    page.until(lambda: len(page.stops) == 2, 'one by the key')
     engaged = EmergencyStopState(engaged=True, sender='/viewer')
     engaged.header.stamp.sec = 7
     page.stop_state.publish(engaged)

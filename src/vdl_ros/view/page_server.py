@@ -156,6 +156,10 @@ class _GuiButtonHold(_Message):
     frequency: _Number
 
 
+class _CommandTrigger(_Message):
+    uuid: str
+
+
 class _TransformControlsDragStart(_Message):
     name: str
     owner: str = ''
@@ -173,8 +177,8 @@ class _TransformControlsUpdate(_Message):
 
 
 _DECODER = msgspec.msgpack.Decoder(
-    _ViewerCamera | _GuiUpdate | _GuiButtonHold | _TransformControlsDragStart
-    | _TransformControlsDragEnd | _TransformControlsUpdate)
+    _ViewerCamera | _GuiUpdate | _GuiButtonHold | _CommandTrigger
+    | _TransformControlsDragStart | _TransformControlsDragEnd | _TransformControlsUpdate)
 
 
 def is_allowed(message: str | bytes) -> bool:

@@ -321,7 +321,8 @@ class Panel:
         gui = server.gui
         gui.set_panel_label('OWI-535')
         gui.configure_theme(brand_color=(35, 94, 190), show_logo=False, show_share_button=False)
-        self._stop = gui.add_button('EMERGENCY STOP', color='red', hint='All motors off, at once')
+        self._stop = gui.add_button(
+            'EMERGENCY STOP', color='red', hint='All motors off, at once; also by the key E')
         self._release = gui.add_button('Release the emergency stop', disabled=True, color='gray')
         self._state = gui.add_markdown('waiting for the arm')
         gui.main_panel.dock_right()
@@ -345,6 +346,8 @@ class Panel:
             for outcome, label in VERDICTS.items():
                 self._on(gui.add_button(label), partial(Verdict, outcome))
         self._on(self._stop, partial(EmergencyStop, True), on_stop)
+        key = gui.add_command('Emergency stop', hotkey='E')
+        self._on(key, partial(EmergencyStop, True), on_stop)
         self._on(self._release, lambda: EmergencyStop(False, seen()))
 
         @server.on_client_disconnect
@@ -464,4 +467,5 @@ class Panel:
                 at_once()
                 self._events.put(make())
 
-        button.on_click(clicked)
+        is_key = isinstance(button, viser.CommandHandle)
+        (button.on_trigger if is_key else button.on_click)(clicked)
