@@ -71,7 +71,7 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
 def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, play, bag):
     motors = peer.listen(MotorCommand, 'arm/motors', qos.REPORT)
     clock = peer.listen('/clock')
-    play(bag, 'play_topics:=/arm/*', 'play_rate:=4.0', 'loop:=true', 'publish_clock:=true')
+    play(bag, 'play_topics:=arm/*', 'play_rate:=4.0', 'loop:=true', 'publish_clock:=true')
     # A subscriber that is discovered late receives them in the second round.
     peer.until(lambda: len(motors) > 2 * COUNT and clock, 'the commands, and some again')
     assert {each.clock.sec for each in clock} == {5}
@@ -91,7 +91,9 @@ def test_the_player_ends_with_the_bag_and_refuses_what_is_none(run_here, refused
     assert f'{COUNT + 1} messages played, to the end of the bag' in output
     for parameters, reason in (
             (["bag:=''"], 'bag: none is given'), (['bag:=/nowhere/bag'], 'no bag is there'),
-            ([f'bag:={bag}', 'relearn:=true'], 'holds no trajectories')):
+            ([f'bag:={bag}', 'relearn:=true'], 'holds no trajectories'),
+            ([f'bag:={bag}', 'play_topics:=arm/motor,/arm/*'],
+             "play_topics: 'arm/motor' is no topic of the bag: /")):
         assert reason in refused(player.main, *parameters)
 
 

@@ -16,7 +16,7 @@ from rosgraph_msgs.msg import Clock
 
 from vdl_ros.bags.reader import BagError, BagMessage, BagReader
 from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
 from vdl_ros.ros.base_node import BaseNode
@@ -58,6 +58,10 @@ class PlayerNode(BaseNode):
         # Announced before the first message, so that subscribers can discover them.
         for message in self.bag:
             self._publisher_of(message)
+        for pattern in self._patterns:
+            if not any(_matches(name, pattern) for name in self._publishers_by_topic):
+                raise SettingError(f'play_topics: {quoted(pattern)} is no topic of the bag: '
+                                   f'{shown(", ".join(self._publishers_by_topic), 300)}')
 
     def play(self, stop: threading.Event, executor: Executor) -> int:
         """Play until the end, or until ``stop``; return how many messages were published."""
@@ -164,11 +168,15 @@ class PlayerNode(BaseNode):
         return self.create_publisher(kind, name, playback_profile(message.qos))
 
     def _is_selected(self, name: str) -> bool:
-        last = name.rsplit('/', 1)[-1]
         if not self._patterns:
-            return last not in COMMANDS
-        return any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(last, pattern)
-                   for pattern in self._patterns)
+            return name.rsplit('/', 1)[-1] not in COMMANDS
+        return any(_matches(name, pattern) for pattern in self._patterns)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern is of a topic, of its name without ``/``, or of its last name."""
+    return any(fnmatch.fnmatchcase(each, pattern)
+               for each in (name, name.lstrip('/'), name.rsplit('/', 1)[-1]))
 
 
 main = PlayerNode.main
