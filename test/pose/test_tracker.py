@@ -75,6 +75,22 @@ def test_the_track_recovers_after_a_move_by_hand():
     assert (track.std < 0.1).all()
 
 
+def test_a_joint_that_is_held_does_not_seem_to_follow_its_motor_for_ever():
+    arm = Arm()
+    seen = []
+    for number in range(400):
+        direction = 1 if number % 40 < 20 else -1
+        arm.tracker.command(arm.now, [direction, 0])
+        arm.now += 0.05
+        seen.append(arm.tracker.update(arm.now, [0.0, 0.0], STD).positions[0])
+    assert max(seen[:30]) > 0.2, 'it is predicted to move'
+    assert np.abs(seen[100:]).max() < 0.02
+    # Once it is free it does.
+    arm.command(1, 0)
+    track = arm.see(60)
+    assert track.positions == pytest.approx(arm.positions, abs=0.05)
+
+
 def test_the_track_stays_within_the_limits():
     arm = Arm((1.9, -0.9))
     arm.see()

@@ -26,6 +26,9 @@ _INDEPENDENT_AFTER, _RENEWED_AFTER = 0.2, 1.0
 _LOST = 1e-5
 
 Array = NDArray[np.float64]
+# A joint stands, held or at its end, if its motor ran for so long a way, rad, while its estimates,
+# smoothed over so many s, stayed so near, rad.
+_STANDS_AFTER, _SMOOTHED, _NEAR = 0.6, 0.5, 0.15
 # Commands that are kept while no picture arrives.
 _MAX_COMMANDS = 1000
 
@@ -64,6 +67,9 @@ class JointTracker:
         self._stamp: float | None = None
         self._moved = 0.0
         self._last: Array | None = None
+        # Smoothed estimates now and where each joint seemed to be last, and its motor's way since.
+        self._smoothed = np.full(len(self._grids), math.nan)
+        self._place, self._way = self._smoothed.copy(), np.zeros(len(self._grids))
 
     def command(self, stamp: float, directions: Sequence[int]) -> None:
         """Add the motor commands sent at ``stamp``: -1, 0 or 1 for each joint."""
@@ -81,14 +87,28 @@ class JointTracker:
         if self._stamp is not None and stamp < self._stamp:
             self._reset()
         elapsed = 0.0 if self._stamp is None else stamp - self._stamp
-        self._predict(stamp, elapsed)
+        travelled = self._speed * self._commanded(stamp - elapsed, stamp)
+        stands = self._stands(measured, travelled, elapsed)
+        self._predict(np.where(stands, 0.0, travelled), elapsed)
         self._correct(measured, np.asarray(std, np.float64), self._novelty(measured, elapsed))
         self._stamp, self._last = stamp, measured
         return self._summary()
 
-    def _predict(self, stamp: float, elapsed: float) -> None:
+    def _stands(self, measured: Array, travelled: Array, elapsed: float) -> NDArray[np.bool_]:
+        """Return which joints do not follow their motors, bool [joints].
+
+        Else the positions of a joint that is held would move with its commands, for ever.
+        """
+        share = min(1.0, elapsed / _SMOOTHED)
+        self._smoothed = np.where(np.isnan(self._smoothed), measured,
+                                  self._smoothed + share * (measured - self._smoothed))
+        has_moved = ~(np.abs(self._smoothed - self._place) <= _NEAR)
+        self._place = np.where(has_moved, self._smoothed, self._place)
+        self._way = np.where(has_moved, 0.0, self._way + np.abs(travelled))
+        return self._way > _STANDS_AFTER
+
+    def _predict(self, moved: Array, elapsed: float) -> None:
         """Move and blur the probabilities by what was commanded since the last picture."""
-        moved = self._speed * self._commanded(stamp - elapsed, stamp)
         self._moved = float(np.abs(moved).max(initial=0.0))
         self._shift += moved
         self._variance += _SPEED_ERROR**2 * _STRETCH * np.abs(moved) + _DRIFT**2 * elapsed

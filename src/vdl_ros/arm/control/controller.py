@@ -38,6 +38,9 @@ class ControllerConfig:
     goal_timeout: float = setting(
         3.0, 'A trajectory is aborted after this without progress.', minimum=0.1, maximum=60.0,
         unit='s')
+    progress: float = setting(
+        0.01, 'Least movement of a joint, or towards the goal, that counts as progress.',
+        minimum=0.001, maximum=1.0, unit='rad')
     viewer_timeout: float = setting(
         0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed '
         'before the first. arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0,
@@ -56,8 +59,6 @@ class ControllerConfig:
 Directions = NDArray[np.int8]
 # How far in the future a stamp may be, s: the clocks of two hosts differ.
 _CLOCK_SKEW = 0.05
-# Least decrease of the error that counts as progress, rad.
-_PROGRESS = 0.01
 
 
 class TrajectoryController:
@@ -195,7 +196,7 @@ class TrajectoryController:
                 int(self._motors[index]), float(self.target[index] - rest[index]),
                 float(ahead[index]))
         worst = float(np.max(np.abs(self.error[joints])))
-        if worst < self._best - _PROGRESS:
+        if worst < self._best - self.config.progress:
             self._best = worst
             self._progress_at = now
         if self._pushed.max() > self.config.goal_timeout:
@@ -209,7 +210,7 @@ class TrajectoryController:
 
     def _watch_joints(self, measured: Positions, elapsed: float) -> None:
         """Count for how long each motor has run while its joint stood, on a slow path too."""
-        has_moved = ~(np.abs(measured - self._seen) < _PROGRESS)
+        has_moved = ~(np.abs(measured - self._seen) < self.config.progress)
         self._seen = np.where(has_moved, measured, self._seen)
         self._pushed = np.where(
             has_moved, 0.0, self._pushed + elapsed * (np.array(self._motors) != 0))
