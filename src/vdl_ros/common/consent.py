@@ -60,7 +60,7 @@ def time_since_boot() -> float:
 
 
 def _name(sender: str) -> str:
-    return sender.rsplit('/', 1)[-1]
+    return sender.partition('#')[0].rsplit('/', 1)[-1]
 
 
 def is_program(sender: str) -> bool:
@@ -70,7 +70,7 @@ def is_program(sender: str) -> bool:
 
 
 def unique_sender(name: str) -> str:
-    """Return the sender of a person's commands by a node, of which there may be several."""
+    """Return the sender of the commands of a node that a person starts, perhaps twice."""
     return f'{name}#{secrets.token_hex(4)}'
 
 

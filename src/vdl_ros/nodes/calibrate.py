@@ -61,8 +61,9 @@ class CalibrateNode(BaseNode):
         self._running, self._late, self._said = False, False, 0
         self._reading: tuple[float, Positions] | None = None
         self._driver = ''
-        self._consent = ArmConsent(self, self._on_withdrawn, waits_for_driver=True)
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
+        self._consent = ArmConsent(
+            self, self._on_withdrawn, waits_for_driver=True, sender=self._motors.sender)
         self._topic = 'arm/pose' if self._config.feedback == 'camera' else 'arm/joint_states'
         # All of them, where the newest would be enough to control.
         self.sub(self._topic, self._on_reading, qos.SENSOR)

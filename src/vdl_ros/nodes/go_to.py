@@ -252,11 +252,12 @@ class PolicyGoToNode(BaseNode):
         self._place, self._timeout = place, timeout
         self._status: TargetStatus | None = None
         self._targets = self.pub('arm/target')
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
         # Before the policy has the target; then the policy looks after itself.
         self._withdrawn = ''
         self._consent = ArmConsent(
-            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True)
+            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True,
+            sender=self._motors.sender)
         self._consent.ask()
         self.every(LOOK_S, self._consent.update)
         self.sub('arm/target_status', self._on_status)

@@ -166,16 +166,16 @@ def message_from_motors(
 
 
 class MotorsPublisher:
-    """Publishes the commands of a node, a ``person``'s perhaps, on ``arm/motors``."""
+    """Publishes the commands of a node, which a ``person`` may start twice, on ``arm/motors``."""
 
     def __init__(self, node: BaseNode, *, person: bool = False) -> None:
         self._node, self.publisher = node, qos.pub(node, 'arm/motors')
         name = node.get_fully_qualified_name()
-        self._sender = unique_sender(name) if person else name
+        self.sender = unique_sender(name) if person else name
 
     def send(self, motors: Motors, *, with_lamp: bool = False) -> None:
         self.publisher.publish(message_from_motors(
-            motors, self._node.stamp(), self._sender, with_lamp=with_lamp))
+            motors, self._node.stamp(), self.sender, with_lamp=with_lamp))
 
     def wait_for_acks(self) -> None:
         wait_for_acks(self.publisher)
@@ -437,16 +437,19 @@ _UPDATE_S = 0.02
 
 
 class ArmConsent(Consent):
-    """Listens to ``arm/motors``, ``arm/emergency_stop_state`` and ``arm/viewer_alive``."""
+    """Listens to ``arm/motors``, ``arm/emergency_stop_state`` and ``arm/viewer_alive``.
+
+    ``sender`` is the node's own on ``arm/motors``, if it is not the node's full name.
+    """
 
     def __init__(
         self, node: BaseNode, withdrawn: Callable[[str, bool], None], *,
         yields_to_programs: bool = True, waits_for_driver: bool = False,
-        viewer_timeout: float = 0.0,
+        viewer_timeout: float = 0.0, sender: str = '',
     ) -> None:
         super().__init__(
-            node.get_fully_qualified_name(), withdrawn, yields_to_programs=yields_to_programs,
-            waits_for_driver=waits_for_driver, viewer_timeout=viewer_timeout)
+            sender or node.get_fully_qualified_name(), withdrawn, viewer_timeout=viewer_timeout,
+            yields_to_programs=yields_to_programs, waits_for_driver=waits_for_driver)
         #: None before the driver's first message.
         self.stop_state: EmergencyStopState | None = None
         node.sub('arm/motors', self._on_motors)
