@@ -602,21 +602,6 @@ def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(
         assert bool(each.session.unconfirmed) is is_real
 
 
-def test_a_stop_that_came_and_went_needs_a_confirmation(robot):
-    alone = robot(stops=(STOP,))
-    alone.session.on_stop(0, mark=1)
-    alone.start()
-    # Pressed and released.
-    alone.session.on_stop(0, pressed=True, mark=2)
-    alone.session.on_stop(0, mark=3)
-    for _ in range(40):
-        alone.tick()
-    assert alone.session.unconfirmed == ''
-    alone.session.on_stop(0, mark=4)
-    assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
-    alone.session.confirm()
-
-
 def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():
     now, beat = [0.0], StopTopic(topic='alive', type='std_msgs/msg/Empty', timeout=1.0)
     stop = StopState(STOP, lambda: now[0])
