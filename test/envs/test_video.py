@@ -77,17 +77,6 @@ def test_a_number_of_steps_or_a_time_ends_the_video(tmp_path):
         assert (found, fps, len(images)) == (length, 15, length + 1)
 
 
-def test_a_failed_policy_or_an_environment_without_images_leaves_no_file(tmp_path):
-    def act(*_):
-        raise RuntimeError('policy')
-
-    with pytest.raises(RuntimeError, match='policy'):
-        record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 0, act, tmp_path / 'x.mp4')
-    with pytest.raises(EnvError, match='vdl/Counter-v0 cannot render images'):
-        record_episodes(EnvConfig(env_id='vdl/Counter-v0'), 0, act, tmp_path / 'x.mp4')
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_image_of_floats_is_scaled_and_what_is_no_image_is_named():
     env = make(EnvConfig(), seed=0, num_envs=1)
     image, limits = np.full((2, 3, 3), 0.5), r'is not allowed: \[height, width, 3\], from 0 to 255'
