@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gymnasium
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 from vdl_ros.common.command_line import say, stop_on_signals
@@ -128,6 +130,7 @@ def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch):
     env.close()
 
 
+OWN = EnvConfig(env_id='test/Own-v0')
 FOUR = spaces.Box(-1.0, 1.0, (4,), np.float32)
 WIDE = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 PARTS = spaces.Dict({'arm': FOUR, 'goal': spaces.Discrete(3)})
@@ -143,7 +146,8 @@ class Answers(gymnasium.Env):
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, space, at_reset, at_step):
+    def __init__(
+            self, space=WIDE, at_reset=([0.0], {}), at_step=([0.0], 0.0, False, False, {})):
         self.observation_space, self._at_reset, self._at_step = space, at_reset, at_step
 
     def reset(self, *, seed=None, options=None):
@@ -156,13 +160,19 @@ class Answers(gymnasium.Env):
 
 
 @pytest.fixture
-def answers(monkeypatch):
+def made(monkeypatch):
+    """Return copies of an environment, from what creates one."""
+    def made(create, count=1):
+        monkeypatch.setitem(gymnasium.registry, OWN.env_id, EnvSpec(
+            OWN.env_id, lambda render_mode=None: create()))
+        return make(OWN, seed=0, num_envs=count)
+    return made
+
+
+@pytest.fixture
+def answers(made):
     """Return two copies of an environment, from its space and what it returns."""
-    def answers(*given):
-        monkeypatch.setitem(gymnasium.registry, 'test/Answers-v0', gymnasium.envs.registration.
-                            EnvSpec('test/Answers-v0', lambda render_mode=None: Answers(*given)))
-        return make(EnvConfig(env_id='test/Answers-v0'), seed=0, num_envs=2)
-    return answers
+    return lambda *given: made(lambda: Answers(*given), 2)
 
 
 def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(answers):
@@ -177,11 +187,11 @@ def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(answe
              "['arm'] has the shape (4, 1), its space has (4,)")):
         with pytest.raises(EnvFailedError) as caught:
             answers(space, (wrong, {}), None).reset()
-        assert str(caught.value) == f'env_id: test/Answers-v0: the observation of reset(){reason}'
+        assert str(caught.value) == f'env_id: test/Own-v0: the observation of reset(){reason}'
     # Those beyond the bounds of their space pass.
     env = answers(FOUR, ([0.0, 0.0, 0.0, 1.5], {}), (ZEROS[:3], 0.0, False, False, {}))
     assert env.reset()[0][0, 3] == 1.5
-    with pytest.raises(EnvFailedError, match='^env_id: test/Answers-v0: the observation of step'):
+    with pytest.raises(EnvFailedError, match='^env_id: test/Own-v0: the observation of step'):
         env.step(np.zeros(2, np.int64))
 
 
@@ -228,7 +238,7 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
         env.reset()
         with pytest.raises(EnvFailedError) as caught:
             env.step(np.zeros(2, np.int64))
-        assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
+        assert str(caught.value).startswith(f'env_id: test/Own-v0: {reason}')
     with pytest.raises(EnvFailedError, match=r'truncated of step\(\): 2 is not allowed: True'):
         env.from_environment(([[0.0]] * 2, [0.0] * 2, [0, 1], [0, 2], {}))
     ended = [[0.0]] * 2, [0.0] * 2, [False, True], [True, False], {}
@@ -276,12 +286,12 @@ def state():
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
-        answers, monkeypatch):
+        made, monkeypatch):
     seen = []
 
     class Changing(Answers):
-        def __init__(self, **_):
-            super().__init__(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))
+        def __init__(self):
+            super().__init__()
             torch.set_default_dtype(torch.float64)
             self.inference = torch.inference_mode()
             self.inference.__enter__()
@@ -316,12 +326,10 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             signal.setitimer(signal.ITIMER_REAL, 1000.0)
             return super().step(action)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
-                        EnvSpec('test/Changing-v0', Changing))
     monkeypatch.setattr(time, 'monotonic', lambda: 7.0)
     before = state()
     try:
-        env = make(EnvConfig(env_id='test/Changing-v0'), seed=0, num_envs=1)
+        env = made(Changing)
         assert state() == before
         env.reset()
         for _ in range(2):
@@ -336,7 +344,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
                     for dtype in (torch.float64, torch.float16)]
 
 
-def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
+def test_output_that_a_step_closes_is_opened_again(made, monkeypatch, capfd):
     class Closing(Answers):
         def step(self, action):
             with sys.stdout:
@@ -347,13 +355,11 @@ def test_output_that_a_step_closes_is_opened_again(answers, monkeypatch, capfd):
                 fileno=lambda: 1, write=None, flush=None, closed=False)
             return super().step(action)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Closing-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Closing-v0', lambda **_: Closing(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
     for number, name in ((1, 'stdout'), (2, 'stderr')):
         # As Python's own; those of capfd are of other files.
         stream = open(number, 'w', closefd=False)  # noqa: SIM115
         monkeypatch.setattr(sys, name, stream)
-    env = make(EnvConfig(env_id='test/Closing-v0'), seed=0, num_envs=1)
+    env = made(Closing)
     env.reset()
     for _ in range(2):
         env.step(np.zeros(1, np.int64))
@@ -367,22 +373,22 @@ def test_what_a_destructor_changes_is_undone_where_the_process_goes_on(monkeypat
     deleted = []
 
     class Changing(Answers):
-        def __init__(self, **_):
-            super().__init__(WIDE, None, None)
+        def __init__(self):
+            super().__init__()
             self.cycle = self
 
         def __del__(self):
             deleted.append(signal.signal(signal.SIGTERM, signal.SIG_IGN))
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
-                        EnvSpec('test/Changing-v0', Changing))
+    monkeypatch.setitem(gymnasium.registry, OWN.env_id, EnvSpec(
+        OWN.env_id, lambda render_mode=None: Changing()))
     before = signal.getsignal(signal.SIGTERM)
-    spaces_of(EnvConfig(env_id='test/Changing-v0'))
+    spaces_of(OWN)
     assert [*deleted, signal.getsignal(signal.SIGTERM)] == [before] * 2
 
 
 @pytest.mark.usefixtures('own_signals')
-def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(answers, monkeypatch):
+def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(made):
     class Deaf(Answers):
         def reset(self, **options):
             # As a native library does, of which Python does not know.
@@ -397,12 +403,10 @@ def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(ans
                 signal.signal(signal.SIGINT, signal.SIG_IGN if step else signal.SIG_DFL)
             return super().step(action)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Deaf-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Deaf-v0', lambda **_: Deaf(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
     stop = stop_on_signals()
     numbers, steps = (signal.SIGINT, signal.SIGTERM), iter((0, 1, 2))
     before = [signal.getsignal(each) for each in numbers]
-    env = make(EnvConfig(env_id='test/Deaf-v0'), seed=0, num_envs=1)
+    env = made(Deaf)
     for _ in range(3):
         env.reset()
         env.step(np.zeros(1, np.int64))
@@ -412,18 +416,15 @@ def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(ans
         signal.raise_signal(signal.SIGINT)
 
 
-def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers, monkeypatch):
+def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(made):
     class Seeding(Answers):
         def reset(self, **options):
             torch.manual_seed(5)
             return super().reset(**options)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Seeding-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Seeding-v0', lambda **_: Seeding(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
-
     def drawn():
         torch.manual_seed(1)
-        env = make(EnvConfig(env_id='test/Seeding-v0'), seed=0, num_envs=1)
+        env = made(Seeding)
         return [float(torch.rand(1)) for _ in range(3) if env.reset()]
 
     assert len(set(drawn())) == 3
@@ -432,7 +433,7 @@ def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers
 
 @pytest.mark.parametrize(('answer', 'status'), [(lambda: None, 2), (lambda: sys.exit(3), 3)])
 def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
-        answers, monkeypatch, capfd, answer, status):
+        made, capfd, answer, status):
     children = []
 
     class Forking(Answers):
@@ -443,10 +444,8 @@ def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
                 answer()
             return super().reset(**options)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Forking-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Forking-v0', lambda **_: Forking(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
     try:
-        make(EnvConfig(env_id='test/Forking-v0'), seed=0, num_envs=1).reset()
+        made(Forking).reset()
     finally:
         if not children:
             os._exit(9)
@@ -454,7 +453,7 @@ def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
     assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
 
 
-def test_a_call_that_does_not_return_is_said_again_and_again_however_long(answers, monkeypatch):
+def test_a_call_that_does_not_return_is_said_again_and_again_however_long(made, monkeypatch):
     lines, over, now = [], threading.Event(), [0.0]
 
     def say(line):
@@ -469,17 +468,15 @@ def test_a_call_that_does_not_return_is_said_again_and_again_however_long(answer
             assert over.wait(60.0)
             return super().step(action)
 
-    monkeypatch.setitem(gymnasium.registry, 'test/Slow-v0', gymnasium.envs.registration.EnvSpec(
-        'test/Slow-v0', lambda **_: Slow(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
     monkeypatch.setattr(foreign, 'monotonic', lambda: now[0])
     monkeypatch.setattr(foreign, 'say', say)
     monkeypatch.setattr(foreign, '_LOOK_S', 0.01)
-    env = make(EnvConfig(env_id='test/Slow-v0'), seed=0, num_envs=1)
+    env = made(Slow)
     env.reset()
     assert not lines
     env.step(np.zeros(1, np.int64))
     assert lines[:13] == [
-        f'env_id: test/Slow-v0: in step() for {n} s' for n in range(5, 126, 10)]
+        f'env_id: test/Own-v0: in step() for {n} s' for n in range(5, 126, 10)]
 
 
 EXITING = """
@@ -544,9 +541,8 @@ def test_an_environment_may_have_one_array_for_all_observations_or_read_only_one
             ({'entry_point': OneArray}, '[{"FrameStackObservation": {"stack_size": 2}}]'),
             ({'vector_entry_point': vector}, ''),
             ({'vector_entry_point': lambda **more: ReadOnly(vector(**more))}, '')):
-        monkeypatch.setitem(gymnasium.registry, 'test/One-v0',
-                            gymnasium.envs.registration.EnvSpec('test/One-v0', **spec))
-        env = make(EnvConfig(env_id='test/One-v0', env_wrappers=wrappers), seed=0, num_envs=2)
+        monkeypatch.setitem(gymnasium.registry, OWN.env_id, EnvSpec(OWN.env_id, **spec))
+        env = make(replace(OWN, env_wrappers=wrappers), seed=0, num_envs=2)
         found = [env.reset()[0], *(array for _ in range(3) for array in env.step(
             np.zeros(2, np.int64))[:4])]
         assert [each.ravel()[-1] for each in found[:1] + found[1::4]] == [0, 1, 2, 3]
