@@ -35,6 +35,11 @@ PERIOD = 0.05
 STOP = StopTopic(topic='stop', type='std_msgs/msg/Bool', field='data')
 
 
+def joystick(part='forward'):
+    return Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD,
+                    parts=(TakeoverPart(name=part, field='axes', index=1),))
+
+
 class Forward(Task):
     """Reward: the speed; success at a speed of 1."""
 
@@ -103,6 +108,13 @@ class Robot:
         self.session.tick(self.now, is_received=is_received)
         return self.session.take()
 
+    def go_on(self, count, *given, **options):
+        return [self.tick(*given, **options) for _ in range(count)]
+
+    def until(self, state):
+        while self.session.state is not state:
+            self.tick()
+
     def start(self):
         """Tick until the first observation."""
         for _ in range(40):
@@ -141,14 +153,12 @@ CHANGES = Actions(topic='cmd_vel', type='geometry_msgs/msg/Twist', parts=(Action
 def test_a_reset_by_changes_begins_where_the_robot_is_and_goes_on(robot):
     robot = robot(actions=CHANGES)
     robot.start()
-    for _ in range(3):
-        robot.tick(act=0.2)
+    robot.go_on(3, act=0.2)
     robot.session.lose('somebody else moves it')
     robot.sent.clear()
     robot.resetter.acts, robot.resetter.done = True, False
     robot.resetter.act = lambda measured: np.array([0.02])
-    for _ in range(4):
-        robot.tick(-0.9)
+    robot.go_on(4, -0.9)
     assert robot.sent == pytest.approx([-0.88, -0.86, -0.84])
 
 
@@ -210,9 +220,7 @@ POSITIONS = Actions(topic='arm', type='trajectory_msgs/msg/JointTrajectory', par
 
 
 def test_positions_are_held_while_nothing_else_is_commanded(robot):
-    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD,
-                        parts=(TakeoverPart(name='forward', field='axes', index=1),))
-    robot = robot(actions=POSITIONS, takeover=takeover, takeovers=True, episode_steps=100,
+    robot = robot(actions=POSITIONS, takeover=joystick(), takeovers=True, episode_steps=100,
                   late=LateAction(action='hold', limit=0.5))
     # What stands for the actions before the first one is where the robot is.
     np.testing.assert_allclose(robot.start().observation[2:], 0.1, atol=1e-6)
@@ -238,8 +246,7 @@ def test_the_silence_of_a_person_leaves_a_position_where_it_is(robot):
     turn = ActionPart(name='turn', field='velocities', key='b', unit='', low=-1.0, high=1.0)
     robot = robot(
         actions=replace(POSITIONS, parts=(*POSITIONS.parts, turn)), takeovers=True,
-        takeover=Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD, parts=(
-            TakeoverPart(name='turn', field='axes', index=1),)))
+        takeover=joystick('turn'))
     robot.start()
     robot.session.on_person(np.array([0.0, 0.5]), robot.now)
     found = []
@@ -253,8 +260,7 @@ def test_the_silence_of_a_person_leaves_a_position_where_it_is(robot):
 
 def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):
     robot = robot()
-    for _ in range(10):
-        assert robot.tick(is_received=False) is None
+    assert not any(robot.go_on(10, is_received=False))
     assert (robot.resetter.begun, robot.sent) == (0, [])
     assert robot.log == ['waits: nobody receives cmd_vel']
     robot.tick()
@@ -299,7 +305,7 @@ def test_silence_stops_the_robot_and_its_return_begins_another_episode(robot):
     robot = robot(episode_steps=100)
     robot.start()
     robot.tick(act=0.7)
-    results = [robot.tick(speed=None, act=0.7) for _ in range(12)]
+    results = robot.go_on(12, speed=None, act=0.7)
     # Up to the time-out the agent acts on what is there; the step into the silence has no result.
     assert [each is not None for each in results] == [True] * 9 + [False] * 3
     assert robot.sent[-1] == 0.0
@@ -317,8 +323,7 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     robot = robot(stops=(STOP,))
     if reset:
         robot.resetter.done = False
-        while robot.session.state is not State.RESETTING:
-            robot.tick()
+        robot.until(State.RESETTING)
     else:
         robot.start()
         robot.session.act(np.array([0.7]), robot.now)
@@ -328,8 +333,7 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     # A controller must not go on with the way of the reset.
     assert robot.resetter.cancelled == reset
     count = len(robot.sent)
-    for _ in range(30):
-        assert robot.tick(act=0.7) is None
+    assert not any(robot.go_on(30, act=0.7))
     # Neutral actions only, one a second: a driver may need one after the release.
     assert {*robot.sent[count:]} == {0.0}
     assert 1 <= len(robot.sent[count:]) <= 2
@@ -342,8 +346,7 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
 def test_another_environment_that_commands_is_not_disturbed(robot, state):
     robot = robot()
     robot.resetter.done = state is State.RUNNING
-    while robot.session.state is not state:
-        robot.tick()
+    robot.until(state)
     count = len(robot.sent)
     robot.session.on_other('/robot_environment_1', robot.now, commands=False)
     assert robot.session.unconfirmed == ''
@@ -351,8 +354,7 @@ def test_another_environment_that_commands_is_not_disturbed(robot, state):
     assert robot.log[-1] == 'waits: another environment commands the robot'
     robot.resetter.done = True
     # Nor does it begin by itself when the other one ends.
-    for _ in range(40):
-        assert robot.tick() is None
+    assert not any(robot.go_on(40))
     assert robot.sent[count:] == []
     assert robot.session.confirm() == ''
     robot.start()
@@ -362,12 +364,10 @@ def test_somebody_else_who_commands_is_not_disturbed(robot):
     robot = robot()
     robot.start()
     robot.session.on_other('/teleop', robot.now)
-    for _ in range(10):
-        robot.tick(act=0.7)
+    robot.go_on(10, act=0.7)
     assert robot.sent == []
     assert robot.log[-1] == 'waits: /teleop commands the robot'
-    for _ in range(20):
-        robot.tick()
+    robot.go_on(20)
     assert robot.session.state is State.RUNNING
 
 
@@ -379,8 +379,7 @@ def test_an_own_action_that_may_be_in_force_beside_others_is_ended_once_they_are
         robot.session.on_other('/teleop', robot.now)
         robot.tick()
     assert robot.sent == [0.7]
-    for _ in range(round(0.6 / PERIOD)):
-        robot.tick()
+    robot.go_on(round(0.6 / PERIOD))
     assert robot.sent == [0.7, 0.0]
 
 
@@ -391,12 +390,9 @@ def test_another_environment_that_is_only_there_does_not_leave_the_robot_running
     own.session.on_other('/robot_environment_1', own.now, is_seen=True)
     assert own.sent == [0.7, 0.0]
     # Nor does a joystick, whose commands reach the robot by this environment alone.
-    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=0.2,
-                        parts=(TakeoverPart(name='forward', field='axes', index=0, scale=1.0),))
     for event in ('seen', 'joystick'):
-        given = robot(follows=True, takeover=takeover)
-        for _ in range(3):
-            given.tick()
+        given = robot(follows=True, takeover=joystick())
+        given.go_on(3)
         assert given.session.aim(PLACE) == ''
         given.start()
         given.session.act(np.array([0.7]), given.now)
@@ -413,14 +409,12 @@ def test_another_environment_that_is_only_there_does_not_leave_the_robot_running
 @pytest.mark.parametrize('outcome', ['success', 'discard'])
 def test_a_persons_word_ends_a_target(robot, outcome):
     robot = robot(follows=True)
-    for _ in range(3):
-        robot.tick()
+    robot.go_on(3)
     robot.session.aim(PLACE)
     robot.start()
     robot.session.act(np.array([0.7]), robot.now)
     assert robot.session.judge(outcome) == ''
-    for _ in range(10):
-        robot.tick(act=0.7)
+    robot.go_on(10, act=0.7)
     assert robot.sent == [0.7, 0.0]
     assert np.isnan(robot.session.aimed.reached)
     assert not robot.session.aim(PLACE)
@@ -454,8 +448,7 @@ def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(
     robot = robot()
     if event == 'all off during the reset':
         robot.resetter.done = False
-        while robot.session.state is not State.RESETTING:
-            robot.tick()
+        robot.until(State.RESETTING)
     else:
         robot.start()
         robot.tick(act=0.7)
@@ -467,8 +460,7 @@ def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(
         robot.session.on_other('/teleop', robot.now, moving=False)
         reason = '/teleop switched the motors off'
     robot.resetter.done = True
-    for _ in range(60):
-        assert robot.tick(act=0.7) is None
+    assert not any(robot.go_on(60, act=0.7))
     assert robot.sent[count:] == [0.0]
     assert robot.log[-1] == f'waits: {reason}; ros2 run vdl_ros confirm lets it go on'
     # Not by who asked before that.
@@ -483,8 +475,7 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     first.start()
     first.session.on_other('/teleop', first.now, moving=False)
     second = robot(launch='one')
-    for _ in range(60):
-        assert second.tick() is None
+    assert not any(second.go_on(60))
     assert second.log[-1].startswith('waits: /teleop switched the motors off')
     robot(launch='two').start()
     second.session.on_other('/teleop', second.now, moving=False)
@@ -558,8 +549,7 @@ def test_a_silent_agent_ends_the_resets_of_a_robot_that_is_lost_again_and_again(
     robot.start()
     for _ in range(40):
         robot.session.judge('discard')
-        for _ in range(round(1.5 / PERIOD)):
-            robot.tick()
+        robot.go_on(round(1.5 / PERIOD))
     assert robot.session.unconfirmed.startswith('the agent gave no action for 30 s')
     assert robot.resetter.begun <= 21
     robot.session.confirm()
@@ -595,8 +585,7 @@ def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(
             each.resetter.done = False
             each.tick()
         assert each.session.state is state
-        for _ in range(round(31.0 / PERIOD)):
-            each.tick()
+        each.go_on(round(31.0 / PERIOD))
         assert each.session.unconfirmed.startswith('the agent gave no action for 30 s') is is_real
         each.session.on_other('/teleop', each.now, moving=False)
         assert bool(each.session.unconfirmed) is is_real
@@ -633,15 +622,13 @@ def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():
 def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
     robot = robot()
     robot.resetter.done = False
-    while robot.session.state is not State.RESETTING:
-        robot.tick()
+    robot.until(State.RESETTING)
     robot.resetter.done = True
     for _ in range(30):
         robot.session.on_other('/arm_controller', robot.now)
         assert robot.tick() is None
     assert robot.session.state is State.SETTLING
-    for _ in range(21):
-        robot.tick()
+    robot.go_on(21)
     assert robot.session.state is State.RUNNING
 
 
@@ -681,12 +668,11 @@ def test_success_and_the_time_limit_end_episodes_with_neutral_actions(robot):
     assert (result.terminated, result.success) == (True, True)
     assert robot.sent == [0.7, 0.0]
     # The next episode begins when the agent wants it.
-    for _ in range(5):
-        assert robot.tick() is None
+    assert not any(robot.go_on(5))
     assert robot.session.state is State.OVER
     robot.session.act(np.array([0.7]), robot.now)
     robot.start()
-    results = [robot.tick(act=0.7) for _ in range(10)]
+    results = robot.go_on(10, act=0.7)
     assert [each.truncated for each in results] == [False] * 9 + [True]
     assert robot.sent[-1] == 0.0
 
@@ -694,13 +680,11 @@ def test_success_and_the_time_limit_end_episodes_with_neutral_actions(robot):
 def test_a_reset_that_fails_is_tried_again_after_a_second(robot):
     robot = robot()
     robot.resetter.error = 'no answer'
-    for _ in range(30):
-        assert robot.tick() is None
+    assert not any(robot.go_on(30))
     assert robot.resetter.begun == 2
     assert robot.log[-1] == 'waits: reset: no answer'
     robot.resetter.error = ''
-    for _ in range(30):
-        robot.tick()
+    robot.go_on(30)
     assert robot.session.state is State.RUNNING
 
 
@@ -765,8 +749,7 @@ def test_a_takeover_ends_with_the_episode(robot, event):
     if event == 'stop':
         robot.session.on_stop(0, pressed=True)
     elif event == 'silence':
-        for _ in range(11):
-            robot.tick(speed=None, act=0.7)
+        robot.go_on(11, speed=None, act=0.7)
     elif event == 'off':
         # Let go, then switched off.
         for _ in range(2):
@@ -796,17 +779,14 @@ def test_a_person_who_takes_over_is_late_for_nothing_and_held_to_limits(robot):
 
 
 def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_silent(robot):
-    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD,
-                        parts=(TakeoverPart(name='forward', field='axes', index=1),))
-    given = robot(takeovers=True, takeover=takeover, episode_steps=100)
+    given = robot(takeovers=True, takeover=joystick(), episode_steps=100)
     given.start()
     # A stick at rest takes nothing over.
     given.session.on_person(np.array([0.0]), given.now)
     assert given.tick(act=0.7).executed is None
     given.session.on_person(np.array([-3.0]), given.now)
     assert given.sent == [0.7, -1.0]
-    for _ in range(2):
-        given.tick(act=0.7)
+    given.go_on(2, act=0.7)
     # Between ticks, which may be rare.
     for left, sent in ((0.6, [0.7, -1.0]), (0.4, [0.7, -1.0, 0.0])):
         given.session.look(given.now + (1.0 - left) * PERIOD)
@@ -819,7 +799,7 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
     assert given.tick(act=0.7).executed == pytest.approx([0.0])
 
     # Of an algorithm that cannot learn from it the robot gives way.
-    other = robot(takeover=takeover)
+    other = robot(takeover=joystick())
     other.start()
     other.session.on_person(np.array([0.5]), other.now)
     assert (other.sent, other.session.lost) == ([0.0], 1)
@@ -830,8 +810,7 @@ def test_the_last_command_of_a_person_who_is_gone_is_not_held_for_a_late_agent(r
     robot = robot(takeovers=True, episode_steps=100, late=LateAction(action='hold', limit=5.0))
     robot.start()
     robot.session.on_other('/teleop', robot.now, values=[-0.5])
-    for _ in range(40):
-        robot.tick()
+    robot.go_on(40)
     assert robot.sent
     assert {*robot.sent} == {0.0}
 
@@ -849,9 +828,7 @@ def test_a_key_that_is_let_go_with_the_lamp_on_stops_at_once(robot):
 @pytest.mark.parametrize(('value', 'clock'), [(0.0, 'wall'), (-0.5, 'wall'), (-0.5, 'simulated')])
 def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(
         robot, value, clock):
-    robot = robot(takeovers=True, episode_steps=100, clock=clock, takeover=Takeover(
-        topic='joy', type='sensor_msgs/msg/Joy',
-        parts=(TakeoverPart(name='forward', field='axes', index=1),)))
+    robot = robot(takeovers=True, episode_steps=100, clock=clock, takeover=joystick())
     robot.start()
     if not value:
         robot.session.on_person(np.array([0.8]), robot.now)
@@ -887,8 +864,7 @@ def test_the_contract_may_give_the_arm_one_place_for_all_episodes():
 
 def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(robot):
     robot = robot(follows=True, episode_steps=3)
-    for _ in range(10):
-        assert robot.tick() is None
+    assert not any(robot.go_on(10))
     assert (robot.sent, robot.log) == ([], ['waits: no target'])
     assert not robot.session.aim(PLACE)
     robot.start()
@@ -915,8 +891,7 @@ def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
         robot, state, event, reason):
     limits = (Limit(feature='speed', low=-2.5, high=2.5),) if event == 'limit' else ()
     robot = robot(follows=True, stops=(STOP,), limits=limits)
-    for _ in range(3):
-        robot.tick()
+    robot.go_on(3)
     robot.session.aim(PLACE)
     if state is State.RUNNING:
         robot.start()
@@ -937,8 +912,7 @@ def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
     elif event == 'refused':
         assert robot.session.aim(FAR) == 'out of reach'
     elif event == 'agent':
-        for _ in range(round(31.0 / PERIOD)):
-            robot.tick()
+        robot.go_on(round(31.0 / PERIOD))
     else:
         while robot.session.consent.given:
             robot.tick(3.0, act=0.7)
@@ -946,8 +920,7 @@ def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
     assert robot.session.given_up.endswith(reason or {
         State.RUNNING: 'the episode has ended: failure'}.get(
             state, 'limit: speed is not -2.5 to 2.5, for 10 s'))
-    for _ in range(round(5.0 / PERIOD)):
-        robot.tick(act=0.7)
+    robot.go_on(round(5.0 / PERIOD), act=0.7)
     assert not any(robot.sent[count:])
     # To stop somebody else who moves the robot is not its business.
     assert robot.session.state is State.WAITING
@@ -960,16 +933,13 @@ def test_a_target_waits_for_measurements_and_is_given_up_after_a_while(robot):
     assert not robot.session.aim(PLACE)
     robot.start()
     robot.tick(act=0.7)
-    for _ in range(round(5.0 / PERIOD)):
-        robot.tick(None, act=0.7)
+    robot.go_on(round(5.0 / PERIOD), None, act=0.7)
     assert robot.sent[-1] == 0.0
     assert robot.session.waits == 'odom: nothing newer than 0.5 s'
     robot.start()
-    for _ in range(round(12.0 / PERIOD)):
-        robot.tick(None)
+    robot.go_on(round(12.0 / PERIOD), None)
     assert robot.session.given_up == 'odom: nothing newer than 0.5 s, for 10 s'
-    for _ in range(10):
-        assert robot.tick() is None
+    assert not any(robot.go_on(10))
 
 
 
@@ -1082,8 +1052,7 @@ def test_an_observation_has_the_frames_of_the_latest_ticks_and_silence_loses_the
     robot = robot(images=(
         ImageTopic(name='eye', topic='eye', size=(64, 48), stack=3, grayscale=True, timeout=0.15),
         ImageTopic(name='other', topic='other')))
-    for _ in range(10):
-        assert robot.tick() is None
+    assert not any(robot.go_on(10))
     assert robot.log == ['waits: no message on eye yet']
     space = Observer(robot.contract, robot.task).space
 
@@ -1132,8 +1101,7 @@ def test_an_image_that_is_not_observed_is_for_the_task_and_its_silence_counts(ro
 
 def test_no_episode_begins_beyond_a_limit(robot):
     robot = robot(limits=(Limit(feature='speed', low=-0.5, high=0.5),))
-    for _ in range(100):
-        assert robot.tick(0.6, act=0.7) is None
+    assert not any(robot.go_on(100, 0.6, act=0.7))
     assert not any(robot.sent)
     assert robot.log == ['waits: limit: speed is not -0.5 to 0.5']
     # Somebody brings it back.
@@ -1146,8 +1114,7 @@ def test_a_clock_that_begins_anew_leaves_no_measurement_of_the_one_before(robot)
     robot.start()
     robot.now = 0.0
     robot.session.on_clock_set_back()
-    for _ in range(100):
-        assert robot.tick(speed=None, act=0.7) is None
+    assert not any(robot.go_on(100, speed=None, act=0.7))
     assert robot.session.waits == 'no message on odom yet'
     robot.start()
 
