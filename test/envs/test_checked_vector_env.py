@@ -494,7 +494,6 @@ with ForeignCall('env_id: x', 'in step()'):
 @pytest.mark.process
 @pytest.mark.parametrize(('code', 'line'), [
     ('ctypes.CDLL(None).exit(0)', 'native code has ended the program by exit()'),
-    ('os._exit(0)', 'it has ended the program by os._exit(0)'),
     ('import threading, time; threading.Thread(target=os._exit, args=(0,)).start(); '
      'time.sleep(60)', 'it has ended the program by os._exit(0)')])
 def test_code_that_calls_exit_ends_no_process_with_success_and_is_named(code, line):
