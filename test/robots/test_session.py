@@ -360,17 +360,6 @@ def test_another_environment_that_commands_is_not_disturbed(robot, state):
     robot.start()
 
 
-def test_somebody_else_who_commands_is_not_disturbed(robot):
-    robot = robot()
-    robot.start()
-    robot.session.on_other('/teleop', robot.now)
-    robot.go_on(10, act=0.7)
-    assert robot.sent == []
-    assert robot.log[-1] == 'waits: /teleop commands the robot'
-    robot.go_on(20)
-    assert robot.session.state is State.RUNNING
-
-
 def test_an_own_action_that_may_be_in_force_beside_others_is_ended_once_they_are_silent(robot):
     robot = robot()
     robot.start()
