@@ -39,7 +39,7 @@ def scene(place, random):
     return pixels.astype(np.uint8)
 
 
-def record(folder, number, is_success=True, frames=20, **labels):
+def record(folder, number, is_success=True, frames=20):
     """Write an episode of 10 pictures a second, in which the square goes to the right edge."""
     random, path = np.random.default_rng(number), folder / f'episode_{number:04d}'
     bag = BagBuilder(path)
@@ -99,7 +99,7 @@ def test_whole_episodes_of_either_kind_are_held_out():
     assert held_out == [4, 9, 14]
 
 
-def test_pictures_of_other_episodes_are_told_apart_by_the_file_as_by_pytorch(demos, trained):
+def test_pictures_of_other_episodes_are_told_apart_by_the_file_as_by_pytorch(trained):
     path, counts = trained
     assert (counts.precision, counts.recall) == (1.0, 1.0)
     assert counts.found == 10
