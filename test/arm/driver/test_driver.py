@@ -406,6 +406,11 @@ def test_a_command_of_before_a_standstill_moves_nothing_after_it(make):
     arm.now += 1.5
     arm.run(0.1)
     assert set(arm.bench.data[count:]) == {'000000'}
+    # By another clock, where that of the arm is simulated.
+    arm.run(0.5, Motors(base=1))
+    arm.driver.expire(1.5)
+    arm.run(0.1)
+    assert arm.motors == Motors()
 
 
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):

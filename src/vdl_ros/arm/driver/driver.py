@@ -247,8 +247,13 @@ class ArmDriver:
         self._hold_back(motors, sender)
 
     def expire(self, age: float) -> None:
-        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
+        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock.
+
+        One of before a standstill moves nothing any more, whatever ``command_timeout`` is.
+        """
         self._commanded_at = min(self._commanded_at, self._clock() - age)
+        if age > MAX_GAP:
+            self._desired = self._desired.stopped()
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -312,7 +317,7 @@ class ArmDriver:
         self._was_away |= not self.active
         now = self._clock()
         if now - self._ticked_at > MAX_GAP and self._commanded_at <= self._ticked_at:
-            # What was commanded before a standstill is old, whatever ``command_timeout`` is.
+            # Before anybody has called :meth:`expire`.
             self._desired = self._desired.stopped()
         self._ticked_at = now
         if not self._opened:
