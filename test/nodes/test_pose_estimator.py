@@ -21,10 +21,13 @@ NOISE = RANDOM.integers(0, 256, (128, 128, 3), np.uint8)
 @pytest.fixture(scope='module')
 def model(tmp_path_factory):
     """Return the model file of an untrained network, which is enough to test topics."""
+    return saved(tmp_path_factory.mktemp('model') / 'model.pt', 0.05)
+
+
+def saved(path, scale):
     torch.manual_seed(0)
-    path = tmp_path_factory.mktemp('model') / 'model.pt'
     save_model(path, 'resnet', make_model('resnet').state_dict(),
-               {'scale': [0.05] * 6, 'threshold': 100.0}, {})
+               {'scale': [scale] * 6, 'threshold': 100.0}, {})
     return path
 
 
@@ -84,8 +87,10 @@ def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
                'the latency')
 
 
-def test_motor_commands_move_the_tracked_joints(estimator, peer):
-    node = estimator('joint_states:=true', 'joint_std:=3.0')
+def test_motor_commands_move_the_tracked_joints(estimator, peer, tmp_path):
+    # Certain estimates would show that the joint is held.
+    node = estimator('joint_states:=true', 'joint_std:=3.0',
+                     f'model:={saved(tmp_path / "uncertain.pt", 1.0)}')
     commands = peer.talk('arm/motors_sent')
     node.until(lambda: node.states and commands.get_subscription_count(), 'joint states')
     before = node.states[-1]

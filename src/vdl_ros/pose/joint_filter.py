@@ -27,8 +27,8 @@ _LOST = 1e-5
 
 Array = NDArray[np.float64]
 # A joint stands, held or at its end, if its motor ran for so long a way, rad, while its estimates,
-# smoothed over so many s, stayed so near, rad.
-_STANDS_AFTER, _SMOOTHED, _NEAR = 0.6, 0.5, 0.15
+# smoothed over so many s, stayed so near, rad. Estimates that are less certain, rad, say nothing.
+_STANDS_AFTER, _SMOOTHED, _NEAR, _CERTAIN = 0.6, 0.5, 0.15, 0.3
 # Commands that are kept while no picture arrives.
 _MAX_COMMANDS = 1000
 
@@ -83,14 +83,14 @@ class JointTracker:
 
         A stamp before the last one resets the filter.
         """
-        measured = np.asarray(estimate, np.float64)
+        measured, deviation = np.asarray(estimate, np.float64), np.asarray(std, np.float64)
         if self._stamp is not None and stamp < self._stamp:
             self._reset()
         elapsed = 0.0 if self._stamp is None else stamp - self._stamp
         travelled = self._speed * self._commanded(stamp - elapsed, stamp)
-        stands = self._stands(measured, travelled, elapsed)
+        stands = self._stands(measured, np.where(deviation < _CERTAIN, travelled, 0.0), elapsed)
         self._predict(np.where(stands, 0.0, travelled), elapsed)
-        self._correct(measured, np.asarray(std, np.float64), self._novelty(measured, elapsed))
+        self._correct(measured, deviation, self._novelty(measured, elapsed))
         self._stamp, self._last = stamp, measured
         return self._summary()
 
