@@ -41,7 +41,8 @@ def test_angles_are_in_degrees_and_motors_in_words():
         assert row in text
     assert 'No ' not in text
     old = state_text(status, positions, None, 101.0)
-    assert old == state_text(ArmStatus(), UNKNOWN, None, 101.0)
+    assert old == state_text(ArmStatus(), UNKNOWN, None, 101.0).replace(
+        'No arm is connected.', 'The arm is silent.')
 
 
 def test_notes_are_shown_and_texts_of_messages_are_no_markdown():

@@ -69,7 +69,7 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
         since = f' since {status.stopped_at}' if status.stopped_at else ''
         notes.append(f'**Emergency stop{by}{since}: all motors are off.**')
     if not connected:
-        notes.append('No arm is connected.')
+        notes.append('The arm is silent.' if status.motors else 'No arm is connected.')
     if not measured:
         notes.append('No joint measurements.')
     if confident is not None:
