@@ -27,8 +27,8 @@ SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio
 @pytest.fixture
 def learn(spaces, config, random_unroll):
     """Return a function that makes a learner and a batch for an action space."""
-    def make(actions, **options):
-        settings = config('sac')
+    def make(actions, *, normalize_observations=False, **options):
+        settings = config('sac', normalize_observations=normalize_observations)
         learner = Learner(settings, spaces[0], actions, algorithm_config=make_algorithm_config(
             settings, {**SMALL, **options}))
         unrolls = [random_unroll(seed) for seed in range(3)]
@@ -223,6 +223,28 @@ def test_a_share_of_each_step_is_of_demonstrations(learn, monkeypatch):
     learner.learn(batch)
     assert seen
     assert set(map(float, seen)) == {0.25}
+
+
+def test_demonstrations_are_in_the_statistics_and_learned_before_anybody_acts(learn):
+    learner, batch = learn(MOTORS, normalize_observations=True)
+    sac, shown = learner.algorithm, dataclasses.replace(
+        batch, observations=batch.observations + 100.0)
+    sac.demonstrate(shown)
+    steps = int(batch.valid.sum())
+    assert sac.policy.normalizer.count == steps
+    torch.testing.assert_close(
+        sac.policy.normalizer.mean.float(), shown.observations[:-1][shown.valid].mean(0))
+    state = copy.deepcopy(learner.state())
+    learner.warm_up()
+    assert sac.optimizer.steps == int(steps * SMALL['replay_ratio'] / SMALL['replay_batch'])
+    made = sac.optimizer.steps
+    learner.warm_up()
+    assert sac.optimizer.steps == made
+    # A run that goes on has learned them.
+    sac.demonstrate(shown)
+    learner.load_state(state)
+    learner.warm_up()
+    assert sac.optimizer.steps == 0
 
 
 def test_the_policy_also_clones_demonstrated_actions(learn):

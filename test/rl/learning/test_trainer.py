@@ -166,8 +166,11 @@ def test_a_run_without_actors_can_be_interrupted(start):
 
 
 def test_policy_is_published_at_the_start_and_every_publish_every_updates(start):
-    run = start(publish_every=2, max_in_flight=4)
+    run, shown = start(publish_every=2, max_in_flight=4), []
+    # What was demonstrated is learned before anybody acts.
+    run.learner.algorithm.warm_up = lambda: shown.append(len(run.published))
     run()
+    assert shown == [0]
     assert [version for version, _ in run.published] == [0, *range(2, run.learner.version + 1, 2)]
 
 

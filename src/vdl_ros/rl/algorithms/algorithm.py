@@ -163,6 +163,9 @@ class Algorithm:
         self.update_normalizer(batch)
         return metrics
 
+    def warm_up(self) -> None:
+        """Make the optimizer steps that are due before anybody acts."""
+
     def learn(self, batch: Batch) -> dict[str, float]:
         """Make the optimizer steps of :meth:`update`, and return its metrics."""
         raise NotImplementedError
@@ -248,6 +251,8 @@ class ReplayAlgorithm(algorithm.Algorithm):
             self._sample_size = max(own.replay_batch // schema.unroll_length, 1)
             self._sampled_steps = self._sample_size * schema.unroll_length
         self._pending_updates = 0.0
+        # Optimizer steps before the first of the environment.
+        self._first_updates = 0
 
     def update(self, batch: Batch) -> dict[str, float]:
         self._replay.add(batch, self.rewards(batch))
@@ -271,19 +276,26 @@ class ReplayAlgorithm(algorithm.Algorithm):
             return metrics
         self._pending_updates += (
             all_new / group.size * algorithm_config.replay_ratio / self._sampled_steps)
-        sums: dict[str, float] = {}
-        count = self.planned = int(self._pending_updates)
+        count = int(self._pending_updates)
         self._pending_updates -= count
-        made = 0
+        return self._make_steps(count) | metrics
+
+    def warm_up(self) -> None:
+        count, self._first_updates = self._first_updates, 0
+        self._make_steps(count)
+
+    def _make_steps(self, count: int) -> dict[str, float]:
+        """Make so many optimizer steps; return the means of their metrics."""
+        sums: dict[str, float] = {}
+        self.planned, made = count, 0
         while made < count and not self.is_interrupted() and not (made and self.is_awaited()):
-            sample = replay.sample(self._sample_size)
-            for name, value in self.optimizer.step(*self.loss(replay, sample)).items():
+            sample = self._replay.sample(self._sample_size)
+            for name, value in self.optimizer.step(*self.loss(self._replay, sample)).items():
                 sums[name] = sums.get(name, 0.0) + value
             self.update_target()
             made += 1
-        if made:
-            metrics['losses/optimizer_steps'] = float(made)
-        return {name: total / made for name, total in sums.items()} | metrics
+        means = {name: total / made for name, total in sums.items()}
+        return means | {'losses/optimizer_steps': float(made)} if made else means
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
         """Return the loss to minimise, a scalar, and its metrics; update the priorities."""
@@ -301,6 +313,7 @@ class ReplayAlgorithm(algorithm.Algorithm):
         super().load_state(state)
         self.target.load_state_dict(state['target'])
         self.optimizer.steps = int(state['steps'])
+        self._first_updates = 0
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
         return {**self._replay.arrays(), 'pending_updates': np.array(self._pending_updates)}

@@ -22,9 +22,9 @@ observation counts, and nothing corrects for actions that the policy would no lo
 
 With demonstrations a share of each optimizer step is of them (RLPD, Ball et al. 2023,
 arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
-``target_critics``). The steps in which a person had taken over a robot are demonstrations, too
-(Luo et al. 2024, arXiv:2410.21845). With ``cloning_cost`` c the loss has -c log pi(a|x) of them,
-too.
+``target_critics``), and the first steps are made before anybody acts. The steps in which a person
+had taken over a robot are demonstrations, too (Luo et al. 2024, arXiv:2410.21845). With
+``cloning_cost`` c the loss has -c log pi(a|x) of them, too.
 """
 
 import copy
@@ -101,6 +101,8 @@ def _critic(inputs: int, hidden_size: int, outputs: int, *, normalizes: bool) ->
 
 # Of the demonstrations, among the arrays of the replay.
 _DEMONSTRATED = 'demonstrated_'
+# Optimizer steps before anybody acts; they take seconds.
+_MOST_FIRST = 5000
 # Beyond it an error counts linearly, so that one trajectory of huge numbers cannot end a run.
 _HUBER_DELTA = 1e4
 
@@ -146,16 +148,23 @@ class Algorithm(algorithm.ReplayAlgorithm):
         self.optimizer = PolicyOptimizer(learned, config, self.group)
 
     def demonstrate(self, batch: Batch) -> None:
-        """Learn from these steps, too: ``demonstration_share`` of each optimizer step.
+        """Learn from these steps as if they were own ones, and in ``demonstration_share``.
 
-        ValueError: more than the replay holds.
+        The optimizer steps for them, at most ``_MOST_FIRST``, are those of :meth:`warm_up`.
+        ValueError: they are more than the replay holds.
         """
         steps, most = batch.valid.numel(), self.algorithm_config.replay_size
         if steps > most:
             raise ValueError(f'replay_size: {most} is not allowed with demonstrations of {steps} '
                              f'steps: at least {steps}')
-        self._demonstrated.add(batch, self.rewards(batch))
+        for replay in (self._demonstrated, self._replay):
+            replay.add(batch, self.rewards(batch))
+        # Else they would lie far outside of what the robot has met in its first steps.
+        self.update_normalizer(batch)
         self._share(1)
+        own = self.algorithm_config
+        self._first_updates = min(_MOST_FIRST, int(
+            self._demonstrated.steps * own.replay_ratio / own.replay_batch))
 
     def _share(self, least: int) -> None:
         """Draw from the demonstrations, too, once they are ``least`` steps."""

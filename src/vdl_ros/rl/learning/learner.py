@@ -98,6 +98,13 @@ class Learner:
             metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics
 
+    def warm_up(self) -> None:
+        """Learn from demonstrations before anybody acts; FloatingPointError: as :meth:`learn`."""
+        if not self.config.freeze:
+            with self._timer('learn'), self._forked_rng():
+                torch.manual_seed(self._seed_for(_LEARNING))
+                self.algorithm.warm_up()
+
     def _forked_rng(self) -> AbstractContextManager[None]:
         """Return a context after which PyTorch's random state is what it was before."""
         on_cpu = self.device.type == 'cpu'

@@ -298,8 +298,6 @@ class Trainer:
         if self.group.size == 1:
             # With large networks they can take a minute.
             self.learner.algorithm.is_interrupted = stop.is_set
-        self._publish()
-        self.reporter.start()
         distribution = self.learner.policy.distribution
         if isinstance(distribution, BoxActions) and distribution.unscaled:
             self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
@@ -307,6 +305,12 @@ class Trainer:
         over = threading.Event()
         threading.Thread(target=self._tell_if_silent, args=(over,), daemon=True).start()
         try:
+            with self._turn:
+                self._begin_update()
+                self.learner.warm_up()
+                self._publish()
+                self._update, self.busy = None, False
+            self.reporter.start()
             reason = yield from self._train(stop)
             self._merge_progress()
         except FloatingPointError as error:
@@ -458,10 +462,13 @@ class Trainer:
             self._calls.log(f'update {number} lasts {now - since:.0f} s: optimizer step '
                             f'{min(step, algorithm.planned)} of {algorithm.planned}')
 
-    def _learn(self, batch: Batch) -> bool:
+    def _begin_update(self) -> None:
         self.busy = True
         self._update = (self.learner.version + 1, time.monotonic(),
                         self.learner.algorithm.optimizer.steps)
+
+    def _learn(self, batch: Batch) -> bool:
+        self._begin_update()
         version, config = self.learner.version, self.learner.config
         self._metrics = self.learner.learn(batch)
         self.collector.release(version)
