@@ -29,7 +29,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.learning.demonstrations import Demonstrations
-from vdl_ros.robots.contract import known_contracts, read_contract
+from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.session import Session

@@ -22,7 +22,8 @@ from vdl_ros.demonstrations.success import (
     split,
 )
 from vdl_ros.robots.classifier import classifier_of, load_classifier
-from vdl_ros.robots.contract import ContractError, ImageTopic, read_contract
+from vdl_ros.robots.contract import ContractError, ImageTopic
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.robots.observer import frame
 from vdl_ros.tools.train_success import main
 

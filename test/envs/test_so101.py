@@ -8,7 +8,7 @@ from gymnasium.utils.env_checker import check_env
 from vdl_ros.arm.simulation.simulation import PoseError
 from vdl_ros.envs.registration import SO101_PICK, SO101_REACH, register
 from vdl_ros.envs.so101.twin import JOINTS, LOWER, UPPER, SO101Twin
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import Measured, make_task
 
 DOWN = np.array([0.0, -0.3, 0.4, 1.4, np.pi / 2, 0.7])

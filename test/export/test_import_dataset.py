@@ -23,7 +23,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.export.lerobot_reader import read_pictures
-from vdl_ros.robots.contract import known_contracts
+from vdl_ros.robots.contract_files import known_contracts
 from vdl_ros.tools.export_dataset import main as export_dataset
 from vdl_ros.tools.import_dataset import main as import_dataset
 

@@ -43,7 +43,7 @@ from vdl_ros.common.command_line import stop_on_signals
 stop = stop_on_signals()
 import rclpy
 from vdl_ros.envs.checked_vector_env import EnvStopped
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
 env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop,

@@ -7,7 +7,7 @@ from vdl_ros.bags.reader import BagReader
 from vdl_ros.nodes.black_box import BlackBoxNode
 from vdl_ros.nodes.play import PlayNode
 from vdl_ros.nodes.sim_arm import SimArmNode
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import task_of
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request

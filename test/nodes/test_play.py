@@ -17,7 +17,7 @@ from vdl_ros.nodes.play import PlayNode, main
 from vdl_ros.nodes.sim_arm import SimArmNode
 from vdl_ros.play.robot_policy import open_robot_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import task_of
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.robots.robot_env import register_robot

@@ -17,7 +17,7 @@ from vdl_ros.common.consent import ROBOT_ENVIRONMENT
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import play
 from vdl_ros.play.onnx_export import export_policy
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import task_of
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves

@@ -9,7 +9,7 @@ import pytest
 
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.play.external_policy import Answer, Chunks, Told, make_measured_task
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import HISTORY, Measured
 
 OWI535 = find_contract('owi535')

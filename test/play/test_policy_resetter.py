@@ -5,7 +5,8 @@ import yaml
 from robot_contract import GOOD
 
 from vdl_ros.play.policy_resetter import PolicyResetter
-from vdl_ros.robots.contract import ContractError, read_contract
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.robots.episode import State
 from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.session import Session

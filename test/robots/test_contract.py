@@ -15,9 +15,8 @@ from vdl_ros.robots.contract import (
     ContractError,
     ServiceReset,
     TrajectoryReset,
-    known_contracts,
-    read_contract,
 )
+from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.task import make_task
 
 

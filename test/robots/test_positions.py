@@ -5,7 +5,8 @@ import pytest
 import yaml
 from robot_contract import GOOD
 
-from vdl_ros.robots.contract import ContractError, read_contract
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.robots.positions import Positions
 
 

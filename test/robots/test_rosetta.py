@@ -8,7 +8,8 @@ import pytest
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import JointState
 
-from vdl_ros.robots.contract import ContractError, read_contract
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.robots.positions import Positions
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 

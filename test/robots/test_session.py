@@ -22,9 +22,8 @@ from vdl_ros.robots.contract import (
     Success,
     Takeover,
     TakeoverPart,
-    find_contract,
-    read_contract,
 )
+from vdl_ros.robots.contract_files import find_contract, read_contract
 from vdl_ros.robots.episode import ResetError, Resetter, State, StopState
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.readings import Reading

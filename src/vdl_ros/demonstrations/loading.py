@@ -33,13 +33,8 @@ from vdl_ros.rl.learning.demonstrations import (
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
-from vdl_ros.robots.contract import (
-    Contract,
-    ImageTopic,
-    Topic,
-    known_contracts,
-    read_contract,
-)
+from vdl_ros.robots.contract import Contract, ImageTopic, Topic
+from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.takeover import executed_actions

@@ -24,7 +24,7 @@ from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.play.robot_policy import RobotPolicy, open_robot_policy
 from vdl_ros.rl.acting.evaluation import Played, Success, play
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import Task, make_task, task_of, tells_success, with_arguments
 from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.managed_node import ManagedNode

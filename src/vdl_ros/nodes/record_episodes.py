@@ -39,7 +39,7 @@ from vdl_ros.common.command_line import (
     whole_number,
 )
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import RecordConfig

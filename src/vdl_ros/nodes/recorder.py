@@ -14,7 +14,7 @@ from rclpy.executors import Executor
 
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import SettingError
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from vdl_ros.common.onnx_file import OnnxFileError
 from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.play.robot_policy import load_robot_onnx
-from vdl_ros.robots.contract import Contract, ContractError, PolicyReset, read_contract
+from vdl_ros.robots.contract import Contract, ContractError, PolicyReset
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.robots.episode import ResetError, Resetter
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.task import Measured, make_task

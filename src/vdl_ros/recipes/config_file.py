@@ -20,7 +20,7 @@ from vdl_ros.rl.settings import (
     TrainConfig,
     reject_other_algorithm_settings,
 )
-from vdl_ros.robots.contract import lineage
+from vdl_ros.robots.contract_files import lineage
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)

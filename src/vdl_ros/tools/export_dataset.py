@@ -25,7 +25,7 @@ from vdl_ros.common.command_line import (
 from vdl_ros.export.bag_export import export
 from vdl_ros.export.messages import ARM, of_contract
 from vdl_ros.export.synchronizer import ExportOptions
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 
 
 class ProgressLine:

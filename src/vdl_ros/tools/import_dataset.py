@@ -18,7 +18,7 @@ from vdl_ros.common.command_line import (
     interrupt_on_signals,
     run_tool,
 )
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots.dataset_import import import_data_set
 from vdl_ros.tools.export_dataset import ProgressLine
 

@@ -25,7 +25,7 @@ from vdl_ros.common.command_line import (
 from vdl_ros.common.files import atomic_file
 from vdl_ros.common.onnx_file import require_onnx
 from vdl_ros.demonstrations.success import SuccessConfig, read_episodes, train
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 
 # A recall below this is too little.
 _LOW = 0.8

@@ -21,7 +21,8 @@ from vdl_ros.envs.owi535.arm_task import CLOSE
 from vdl_ros.envs.owi535.cube import PickPlaceTask, PushTask, cube_features, grip_point
 from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
-from vdl_ros.robots.contract import ContractError, known_contracts, read_contract
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, make_task
 
 TASKS = [PushTask, PickPlaceTask]

@@ -14,7 +14,7 @@ from std_msgs.msg import Bool
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
-from vdl_ros.robots.contract import read_contract
+from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.ros import qos
 from vdl_ros.ros.robots import robot_topics
 from vdl_ros.ros.robots.robot_env import register, register_robot

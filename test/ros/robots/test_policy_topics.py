@@ -8,7 +8,7 @@ import pytest
 from std_msgs.msg import String
 
 from vdl_ros.play.external_policy import make_measured_task
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots import policy_topics
 
 AT_REST = {'base': 0.5, 'shoulder': 0.1}, {'joints': 0.02}

@@ -20,7 +20,7 @@ from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import MotorCommand
 from vdl_ros.robots.confirmation import Confirmation
-from vdl_ros.robots.contract import find_contract, read_contract
+from vdl_ros.robots.contract_files import find_contract, read_contract
 from vdl_ros.robots.takeover import Takeover
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos

@@ -19,7 +19,8 @@ from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult
 from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES
 from vdl_ros.envs.so101.tasks import Pick, Reach
 from vdl_ros.envs.so101.twin import JOINTS, SO101Twin
-from vdl_ros.robots.contract import ServiceReset, find_contract
+from vdl_ros.robots.contract import ServiceReset
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.task import HISTORY, Measured, make_task, with_arguments
 

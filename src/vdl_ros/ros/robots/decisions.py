@@ -17,7 +17,7 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.envs.env_config import ROBOT
 from vdl_ros.msg import Observation
 from vdl_ros.play.robot_policy import Act, open_robot_policy
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
 from vdl_ros.ros.robots.robot_env import register_robot

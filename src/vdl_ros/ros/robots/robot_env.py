@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.robots.classifier import classifier_of
-from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
+from vdl_ros.robots.contract import Actions, Contract
+from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.episode import Result
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.task import Task, make_task, task_of
