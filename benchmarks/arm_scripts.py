@@ -40,12 +40,12 @@ _OPEN_ENOUGH, _OPEN = 0.9, 0.97
 _THERE = 0.6
 # How far motors look ahead, s, and ``tool0`` moves in that time at most, m.
 _LOOK, _STRIDE = 0.2, 0.024
-# Shoulder, elbow and wrist together point downwards, rad; m for each square of rad off it, and
-# for each motor that is switched.
-_DOWN, _OFF_DOWN, _SWITCH = 2.2, 0.05, 0.0006
+# Shoulder, elbow and wrist together point downwards, and the elbow is bent forward by more than
+# this, rad; m for each square of rad off it, and for each motor that is switched.
+_DOWN, _OFF_DOWN, _BENT, _SWITCH = 2.2, 0.05, 0.8, 0.0006
 # Directions of the motors of ``MOVING``.
 _CHOICES = np.array([*itertools.product((-1, 0, 1), repeat=len(MOVING))], np.int8)
-_WRIST, _GRIPPER = JOINTS.index('wrist'), JOINTS.index('gripper')
+_ELBOW, _WRIST, _GRIPPER = (JOINTS.index(name) for name in ('elbow', 'wrist', 'gripper'))
 
 
 class Sight(NamedTuple):
@@ -90,6 +90,7 @@ class Script(ABC):
         moved = turned @ self._kinematics.jacobian(joints)[:3, moving].T
         cost = (np.linalg.norm(way - moved, axis=1)
                 + _OFF_DOWN * (after[:, 1:].sum(axis=1) - _DOWN)**2
+                + _OFF_DOWN * np.minimum(after[:, _ELBOW] - _BENT, 0.0)**2
                 + _SWITCH * (choices != sight.commands[0, moving]).sum(axis=1))
         return np.append(choices[cost.argmin()], np.int8(gripper))
 
