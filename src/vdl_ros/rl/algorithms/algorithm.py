@@ -251,8 +251,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
             self._sample_size = max(own.replay_batch // schema.unroll_length, 1)
             self._sampled_steps = self._sample_size * schema.unroll_length
         self._pending_updates = 0.0
-        # Optimizer steps before the first of the environment.
-        self._first_updates = 0
 
     def update(self, batch: Batch) -> dict[str, float]:
         self._replay.add(batch, self.rewards(batch))
@@ -279,10 +277,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
         count = int(self._pending_updates)
         self._pending_updates -= count
         return self._make_steps(count) | metrics
-
-    def warm_up(self) -> None:
-        count, self._first_updates = self._first_updates, 0
-        self._make_steps(count)
 
     def _make_steps(self, count: int) -> dict[str, float]:
         """Make so many optimizer steps; return the means of their metrics."""
@@ -313,7 +307,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
         super().load_state(state)
         self.target.load_state_dict(state['target'])
         self.optimizer.steps = int(state['steps'])
-        self._first_updates = 0
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
         return {**self._replay.arrays(), 'pending_updates': np.array(self._pending_updates)}

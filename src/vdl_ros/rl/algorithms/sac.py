@@ -137,6 +137,8 @@ class Algorithm(algorithm.ReplayAlgorithm):
         self.critics = Critics(policy, algorithm_config, config.hidden_size, inputs, outputs)
         self._demonstrated = Replay(schema, algorithm_config.replay_size, config.discount,
                                     algorithm_config.n_step, 0.0, self.group.size)
+        # Optimizer steps that are due before anybody acts.
+        self._first_steps = 0
         self.critics.to(self.device)
         self.target = copy.deepcopy(self.critics)
         self.target.requires_grad_(requires_grad=False)
@@ -153,18 +155,21 @@ class Algorithm(algorithm.ReplayAlgorithm):
         The optimizer steps for them, at most ``_MOST_FIRST``, are those of :meth:`warm_up`.
         ValueError: they are more than the replay holds.
         """
-        steps, most = batch.valid.numel(), self.algorithm_config.replay_size
-        if steps > most:
-            raise ValueError(f'replay_size: {most} is not allowed with demonstrations of {steps} '
-                             f'steps: at least {steps}')
+        steps, own = batch.valid.numel(), self.algorithm_config
+        if steps > own.replay_size:
+            raise ValueError(f'replay_size: {own.replay_size} is not allowed with demonstrations '
+                             f'of {steps} steps: at least {steps}')
         for replay in (self._demonstrated, self._replay):
             replay.add(batch, self.rewards(batch))
         # Else they would lie far outside of what the robot has met in its first steps.
         self.update_normalizer(batch)
         self._share(1)
-        own = self.algorithm_config
-        self._first_updates = min(_MOST_FIRST, int(
+        self._first_steps = min(_MOST_FIRST, int(
             self._demonstrated.steps * own.replay_ratio / own.replay_batch))
+
+    def warm_up(self) -> None:
+        count, self._first_steps = self._first_steps, 0
+        self._make_steps(count)
 
     def _share(self, least: int) -> None:
         """Draw from the demonstrations, too, once they are ``least`` steps."""
@@ -310,6 +315,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
+        self._first_steps = 0
         self.critics.load_state_dict(state['critics'])
         with torch.no_grad():
             self.log_temperature.copy_(state['log_temperature'])
