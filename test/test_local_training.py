@@ -136,25 +136,6 @@ def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
     assert not [*other.iterdir()]
 
 
-def test_the_lines_of_a_run_are_not_lost_where_an_environment_leads_its_output(
-        tmp_path, monkeypatch, capfd, own_signals):
-    class Silent(CartPoleEnv):
-        def step(self, action):
-            os.dup2(null.fileno(), 1)
-            return super().step(action)
-
-    monkeypatch.setitem(gymnasium.registry, 'test/Silent-v0', EnvSpec(
-        'test/Silent-v0', lambda render_mode=None: Silent()))
-    with open(os.devnull, 'w') as null, open(1, 'w', closefd=False) as stdout:
-        # That of capfd writes to another file.
-        monkeypatch.setattr(sys, 'stdout', stdout)
-        assert local_training.main(['--env_id', 'test/Silent-v0', '--total_steps', '100',
-                                    '--run_dir', str(tmp_path / 'run')]) == 0
-    *lines, last = capfd.readouterr().out.splitlines()
-    assert any(line.startswith('steps ') for line in lines)
-    assert last == f'ended by total_steps; written to {tmp_path}/run'
-
-
 def test_a_module_that_is_imported_holds_the_end_up_for_less_long_than_a_training(
         tmp_path, monkeypatch, own_signals):
     found = []

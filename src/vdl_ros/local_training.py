@@ -47,7 +47,6 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.foreign import own_outputs
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.acting.actor import Actor, Interrupted
@@ -136,12 +135,6 @@ def train(
         load_surrogate(surrogate) if attacks else None)
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
-        restore = cleanup.enter_context(own_outputs())
-
-        def tell(line: str) -> None:
-            restore()
-            say(line)
-
         if text := warning(attack, envs):
             say(text)
         spaces = envs.single_observation_space, envs.single_action_space
@@ -156,7 +149,7 @@ def train(
             say(text)
         flow_stats = FlowStats()
         inbox: Inbox
-        calls = Callbacks(log=tell, warn=tell)
+        calls = Callbacks(log=say, warn=say)
         if isinstance(algorithm_config, BcConfig):
             inbox = demonstration_inbox(
                 env, config, algorithm_config, modules, learner, flow_stats)
@@ -185,16 +178,15 @@ def train(
         say('serial: acts and learns')
 
         def give_up() -> int | None:
-            restore()
             reason = trainer.give_up(stop)
             if reason:
-                tell(ended(reason, run_dir))
+                say(ended(reason, run_dir))
             return EXIT_DISK if reason == NOT_SAVED else None
 
         with saving(give_up):
             reason = trainer.run(stop)
         # Before environments are closed, which may never end.
-        tell(ended(reason, run_dir))
+        say(ended(reason, run_dir))
         return reason
 
 

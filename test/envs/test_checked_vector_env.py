@@ -2,16 +2,9 @@
 
 import contextlib
 import ctypes
-import os
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
-import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -21,12 +14,11 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
-from vdl_ros.common.command_line import say, stop_on_signals
+from vdl_ros.common.command_line import stop_on_signals
 from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
-from vdl_ros.envs.factory import spaces as spaces_of
 
 IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/MixedCounter-v0',
        'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
@@ -273,120 +265,6 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
         assert (info['is_success'].tolist() if info else None) == kept
 
 
-def state():
-    return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
-            torch.is_inference_mode_enabled(), torch.get_deterministic_debug_mode(),
-            torch.is_anomaly_enabled(), np.geterr()['over'], warnings.filters[0][0],
-            time.monotonic(), sys.getrecursionlimit(), signal.getsignal(signal.SIGTERM),
-            signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_PROF),
-            # More than the time limit of a test, which is such a timer.
-            signal.getitimer(signal.ITIMER_REAL)[0] > 600.0,
-            os.getcwd(), foreign._umask(), sys.stdout,
-            *(os.fstat(each).st_ino for each in (1, 2)))
-
-
-def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
-        made, monkeypatch):
-    seen = []
-
-    class Changing(Answers):
-        def __init__(self):
-            super().__init__()
-            torch.set_default_dtype(torch.float64)
-            self.inference = torch.inference_mode()
-            self.inference.__enter__()
-            torch.set_default_device('meta')
-            torch.use_deterministic_algorithms(True)
-            torch.autograd.set_detect_anomaly(True)
-            np.seterr(all='raise')
-            warnings.simplefilter('error')
-            time.monotonic = lambda: 5.0
-            sys.setrecursionlimit(sys.getrecursionlimit() - 100)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, 1000.0)
-            signal.setitimer(signal.ITIMER_PROF, 1000.0)
-            self.close()
-
-        def close(self):
-            os.chdir(gone := tempfile.mkdtemp())
-            os.rmdir(gone)
-            os.umask(0o777)
-            sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), 'w')
-            os.dup2(sys.stdout.fileno(), 1)
-            os.close(2)
-
-        def step(self, action):
-            seen.append(state())
-            torch.set_default_dtype(torch.float16)
-            os.umask(0o777)
-            if seen[1:]:
-                signal.signal(signal.SIGALRM, signal.SIG_IGN)
-                signal.setitimer(signal.ITIMER_PROF, 1000.0)
-            signal.setitimer(signal.ITIMER_REAL, 1000.0)
-            return super().step(action)
-
-    monkeypatch.setattr(time, 'monotonic', lambda: 7.0)
-    before = state()
-    try:
-        env = made(Changing)
-        assert state() == before
-        env.reset()
-        for _ in range(2):
-            env.step(np.zeros(1, np.int64))
-            assert state() == before
-        env.close()
-        assert state() == before
-    finally:
-        foreign._theirs.clear()
-    # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', True, 2, True, 'raise', 'error', 5.0, *before[9:])
-                    for dtype in (torch.float64, torch.float16)]
-
-
-def test_output_that_a_step_closes_is_opened_again(made, monkeypatch, capfd):
-    class Closing(Answers):
-        def step(self, action):
-            with sys.stdout:
-                print('over')
-            sys.stderr.detach()
-            # As one that also writes to a log, which it has closed.
-            sys.stdout = sys.stderr = SimpleNamespace(
-                fileno=lambda: 1, write=None, flush=None, closed=False)
-            return super().step(action)
-
-    for number, name in ((1, 'stdout'), (2, 'stderr')):
-        # As Python's own; those of capfd are of other files.
-        stream = open(number, 'w', closefd=False)  # noqa: SIM115
-        monkeypatch.setattr(sys, name, stream)
-    env = made(Closing)
-    env.reset()
-    for _ in range(2):
-        env.step(np.zeros(1, np.int64))
-        say('goes on')
-        say('also', sys.stderr)
-    assert capfd.readouterr() == ('over\ngoes on\n' * 2, 'also\n' * 2)
-
-
-@pytest.mark.usefixtures('own_signals')
-def test_what_a_destructor_changes_is_undone_where_the_process_goes_on(monkeypatch):
-    deleted = []
-
-    class Changing(Answers):
-        def __init__(self):
-            super().__init__()
-            self.cycle = self
-
-        def __del__(self):
-            deleted.append(signal.signal(signal.SIGTERM, signal.SIG_IGN))
-
-    monkeypatch.setitem(gymnasium.registry, OWN.env_id, EnvSpec(
-        OWN.env_id, lambda render_mode=None: Changing()))
-    before = signal.getsignal(signal.SIGTERM)
-    spaces_of(OWN)
-    assert [*deleted, signal.getsignal(signal.SIGTERM)] == [before] * 2
-
-
 @pytest.mark.usefixtures('own_signals')
 def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(made):
     class Deaf(Answers):
@@ -431,28 +309,6 @@ def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(made):
     assert drawn() == drawn()
 
 
-@pytest.mark.parametrize(('answer', 'status'), [(lambda: None, 2), (lambda: sys.exit(3), 3)])
-def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
-        made, capfd, answer, status):
-    children = []
-
-    class Forking(Answers):
-        def reset(self, **options):
-            if child := os.fork():
-                children.append(child)
-            else:
-                answer()
-            return super().reset(**options)
-
-    try:
-        made(Forking).reset()
-    finally:
-        if not children:
-            os._exit(9)
-    assert [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children] == [status]
-    assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
-
-
 def test_a_call_that_does_not_return_is_said_again_and_again_however_long(made, monkeypatch):
     lines, over, now = [], threading.Event(), [0.0]
 
@@ -477,29 +333,6 @@ def test_a_call_that_does_not_return_is_said_again_and_again_however_long(made, 
     env.step(np.zeros(1, np.int64))
     assert lines[:13] == [
         f'env_id: test/Own-v0: in step() for {n} s' for n in range(5, 126, 10)]
-
-
-EXITING = """
-import ctypes, os, pickle
-from vdl_ros.envs.foreign import ForeignCall
-with ForeignCall('env_id: x', 'in step()'):
-    pickle.dumps(os._exit)  # a start by spawn may name it
-    if os.fork() == 0:
-        os._exit(0)
-    os.wait()
-    {}
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(('code', 'line'), [
-    ('ctypes.CDLL(None).exit(0)', 'native code has ended the program by exit()'),
-    ('import threading, time; threading.Thread(target=os._exit, args=(0,)).start(); '
-     'time.sleep(60)', 'it has ended the program by os._exit(0)')])
-def test_code_that_calls_exit_ends_no_process_with_success_and_is_named(code, line):
-    found = subprocess.run([sys.executable, '-c', EXITING.format(code)], capture_output=True,
-                           text=True, check=False)
-    assert (found.returncode, found.stderr) == (1, f'env_id: x: {line}\n')
 
 
 class OneArray(gymnasium.Env):

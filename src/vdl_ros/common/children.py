@@ -19,7 +19,7 @@ from typing import NoReturn
 import psutil
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, leave, say
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import cause, place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own.
@@ -271,7 +271,7 @@ def end_now(line: str, status: int) -> None:
         say(line, sys.stderr)
         end_children()
     finally:
-        leave(status)
+        os._exit(status)
 
 
 def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:

@@ -129,7 +129,7 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
             signal.signal(number, _forward)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     _hearing.update(process=os.getpid(), writer=writer)
-    _ours[:] = signal_handlers()[:len(_SIGNALS)]
+    _ours[:] = [_signal.getsignal(number) for number in _SIGNALS]
     _native.update({number: _action(number) for number in _SIGNALS})
 
 
@@ -138,13 +138,9 @@ def hears_signals() -> bool:
     return signal.getsignal(signal.SIGINT) is _forward
 
 
-def signal_handlers() -> list[Any]:
-    return [_signal.getsignal(number) for number in _RESTORED]
-
-
 def handlers_to_restore() -> list[Any]:
-    """Return what :func:`signal_handlers` is to return after code of others has run."""
-    return _ours + signal_handlers()[len(_ours):]
+    """Return the handlers that are to be in place after code of others has run."""
+    return _ours or [_signal.getsignal(number) for number in _SIGNALS]
 
 
 def is_deaf() -> bool:
@@ -170,28 +166,6 @@ def _handler(action: Any) -> bytes:
     return bytes(action.raw[:ctypes.sizeof(ctypes.c_void_p)])
 
 
-def alarms() -> tuple[Any, ...]:
-    """Return the handler of SIGALRM, and the timers of all alarms; it takes 1 us."""
-    return (_signal.getsignal(_signal.SIGALRM), _signal.getitimer(_signal.ITIMER_REAL),
-            _signal.getitimer(_signal.ITIMER_VIRTUAL), _signal.getitimer(_signal.ITIMER_PROF))
-
-
-def restore_alarms(before: tuple[Any, ...]) -> None:
-    """Undo what code of others has changed of :func:`alarms`, in any thread."""
-    found = alarms()
-    if found == before:
-        return
-    for timer, now, ours in zip(_TIMERS, found[1:], before[1:], strict=True):
-        # One that nobody has changed runs down.
-        if found[0] is not before[0] or now > ours:
-            # First: without its handler it would end the process.
-            _signal.setitimer(timer, *ours)
-    # None: one that Python does not know. The main thread alone can install one.
-    if (found[0] is not before[0] and before[0] is not None
-            and threading.current_thread() is threading.main_thread()):
-        _signal.signal(_signal.SIGALRM, before[0])
-
-
 def restore_signals(handlers: list[Any]) -> None:
     """Install the handlers of before again, if this is the main thread, which alone can.
 
@@ -200,10 +174,9 @@ def restore_signals(handlers: list[Any]) -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    for number, handler in zip(_RESTORED, handlers, strict=True):
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
         # None: one that Python does not know.
-        if handler is not None and (
-                number in _SIGNALS or _signal.getsignal(number) != handler):
+        if handler is not None:
             _signal.signal(number, handler)
     if hears_signals():
         signal.set_wakeup_fd(_hearing['writer'], warn_on_full_buffer=False)
@@ -217,9 +190,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ours: list[Any] = []
 _native: dict[int, Any] = {}
 _libc, _ACTION_BYTES = ctypes.CDLL(None), 256
-_TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
-# Those that code of others may take over for a moment.
-_RESTORED = (*_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 # The process of a thread that forks, and the signals that the thread had blocked before.
 _forker = threading.local()
 
@@ -234,15 +204,11 @@ def _forward(number: int, frame: object) -> None:
             _end_deaf()
 
 
-#: Ends the process; not what takes its place, and names the environment that calls it.
-leave = os._exit
-
-
 def _end_deaf() -> NoReturn:
     say('signals: their pipe was closed, by an environment for example, which may only close what '
         'it has opened: the process ends', sys.stderr)
     # A restart does not help.
-    leave(EXIT_BAD_INPUT)
+    os._exit(EXIT_BAD_INPUT)
 
 
 def _before_fork() -> None:

@@ -6,7 +6,6 @@ one (CartPole, Atari, dummy), else in a SyncVectorEnv.
 
 import contextlib
 import dataclasses
-import gc
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -275,10 +274,6 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
         return env.single_observation_space, env.single_action_space
     finally:
         env.close()
-        # The process goes on, and a destructor may change as much of it as close().
-        with ForeignCall(f'env_id: {config.env_id}', 'being destroyed'):
-            del env
-            gc.collect()
 
 
 def first_actions(envs: VectorEnvironment) -> NDArray[Any]:

@@ -26,7 +26,6 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.foreign import own_outputs
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.play.saved_policy import load_policy, load_surrogate
 from vdl_ros.rl.acting.evaluation import Evaluation, difference, evaluate
@@ -116,12 +115,9 @@ class EvaluateNode(BaseNode):
                 self.get_logger().warning(text)
         try:
             # The environment of a file may fail at any step.
-            with set_up(), own_outputs() as restore:
-                def tell(text: str) -> None:
-                    restore()
-                    self.get_logger().info(text)
-
-                result = evaluate(envs, act, settings.episodes, settings.seed, stop, tell=tell)
+            with set_up():
+                result = evaluate(envs, act, settings.episodes, settings.seed, stop,
+                                  tell=self.get_logger().info)
             for episode in result.episodes:
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),

@@ -235,7 +235,6 @@ def record_policy(options: argparse.Namespace, stop: threading.Event) -> None:
     from vdl_ros.demonstrations.env_recorder import record_environment
     from vdl_ros.envs.env_config import EnvModulesConfig
     from vdl_ros.envs.env_modules import import_modules
-    from vdl_ros.envs.foreign import own_outputs
     from vdl_ros.play.saved_policy import load_policy
     if options.policy is None:
         raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
@@ -244,14 +243,9 @@ def record_policy(options: argparse.Namespace, stop: threading.Event) -> None:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
         policy = load_policy(options.policy, env_id=options.env)
     env = replace(policy.env, time_limit=options.time_limit or policy.env.time_limit)
-    with own_outputs() as restore:
-        def tell(line: str) -> None:
-            restore()
-            say(line)
-
-        count, failures = record_environment(
-            policy.act(), env, options.episodes, options.output,
-            task=options.task, seed=options.seed, stop=stop, tell=tell)
+    count, failures = record_environment(
+        policy.act(), env, options.episodes, options.output,
+        task=options.task, seed=options.seed, stop=stop, tell=say)
     print(f'{options.output}: {count} episodes; {failures} others without success were left out')
 
 
