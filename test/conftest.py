@@ -74,12 +74,17 @@ def lines_without_stamps(monkeypatch):
 
 
 def pytest_configure():
-    """Restore the default actions of SIGINT and SIGHUP.
+    """Restore the default actions of signals.
 
-    A shell that starts the tests in the background ignores them, and child processes inherit that.
+    A shell that starts the tests in the background ignores some, and child processes inherit that.
     """
+    _default_signals()
+
+
+def _default_signals():
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_finish():
@@ -98,19 +103,16 @@ def printed(capfd):
     return read
 
 
-@pytest.fixture
-def own_signals():
-    """Restore the handlers of SIGINT, SIGTERM and SIGHUP after the test."""
-    handlers = {each: signal.getsignal(each)
-                for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+@pytest.fixture(autouse=True)
+def default_signals():
+    """Restore the handlers of signals after a test whose program has installed its own."""
     yield
     command_line._ours.clear()
-    for each, handler in handlers.items():
-        signal.signal(each, handler)
+    _default_signals()
 
 
 @pytest.fixture
-def run_here(capfd, own_signals, monkeypatch):
+def run_here(capfd, monkeypatch):
     """Return a function that runs a node's main in this process: status and output."""
     # A machine that does much else takes longer to start: no line that it lasts.
     monkeypatch.setattr(children, '_LONG_S', 600.0)

@@ -90,7 +90,7 @@ def test_it_trains_without_ros(tmp_path):
 
 
 @pytest.mark.slow
-def test_cartpole_is_solved(tmp_path, own_signals):
+def test_cartpole_is_solved(tmp_path):
     assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 0
     summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
     assert summary['env_id'] == 'CartPole-v1'
@@ -123,8 +123,7 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
         assert message in error, args
 
 
-def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
-        tmp_path, monkeypatch, own_signals):
+def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     other = tmp_path / 'other'
     other.mkdir()
@@ -137,7 +136,7 @@ def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
 
 
 def test_a_module_that_is_imported_holds_the_end_up_for_less_long_than_a_training(
-        tmp_path, monkeypatch, own_signals):
+        tmp_path, monkeypatch):
     found = []
 
     @contextlib.contextmanager
@@ -152,7 +151,7 @@ def test_a_module_that_is_imported_holds_the_end_up_for_less_long_than_a_trainin
 
 
 def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_process(
-        tmp_path, monkeypatch, capsys, own_signals):
+        tmp_path, monkeypatch, capsys):
     steps, over = iter(range(1000)), threading.Event()
 
     class Hanging(CartPoleEnv):
@@ -182,7 +181,7 @@ def test_what_was_learned_is_saved_before_a_step_that_never_returns_ends_the_pro
     assert status == 1
 
 
-def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):
+def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, 'run', lambda trainer, stop: 'not finite')
     assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 1
 
@@ -217,7 +216,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
     assert first['progress']['returns'] != other['progress']['returns']
 
 
-def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, own_signals):
+def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys):
     one = trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
     init = tmp_path / 'one' / 'checkpoint.pt'
     arguments = ['--config', str(tmp_path / 'one' / 'config.yaml'), '--init', str(init),
@@ -239,8 +238,7 @@ def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, ow
     assert not (tmp_path / 'three').exists()
 
 
-def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
-        tmp_path, capsys, own_signals):
+def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(tmp_path, capsys):
     trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
     arguments = ['--init', str(tmp_path / 'one'), '--freeze', 'true', '--total_steps', '100',
                  '--adversarial_mode', 'random', '--run_dir', str(tmp_path / 'two')]
@@ -262,7 +260,7 @@ def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
     assert f'init: {tmp_path} holds no readable config.yaml' in capsys.readouterr().err
 
 
-def test_a_resumed_run_does_not_begin_with_the_same_episodes(tmp_path, monkeypatch, own_signals):
+def test_a_resumed_run_does_not_begin_with_the_same_episodes(tmp_path, monkeypatch):
     seeds, make = [], factory.make
     monkeypatch.setattr(factory, 'make', lambda env, seed, **options: seeds.append(seed) or make(
         env, seed, **options))

@@ -22,7 +22,7 @@ def checkpoint(tmp_path):
 
 
 @pytest.mark.process
-def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, capsys, own_signals):
+def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, capsys):
     output = tmp_path / 'attack'
     arguments = ['--env', 'CartPole-v1', '--init', str(checkpoint), '--output', str(output),
                  '--phases', FROZEN, VALUES, '--frozen-steps', '300', '--jobs', '2']

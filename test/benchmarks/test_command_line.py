@@ -64,7 +64,7 @@ def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys):
             assert captured.err.count('\n') == 1, (words, captured.err)
 
 
-def test_exit_status_of_an_interrupt_and_of_a_failure(capsys, own_signals):
+def test_exit_status_of_an_interrupt_and_of_a_failure(capsys):
     for error, status, said in ((KeyboardInterrupt(), 130, 'interrupted'),
                                 (RuntimeError('it broke'), 1, 'it broke')):
         def fail(_, error=error):

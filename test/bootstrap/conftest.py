@@ -207,7 +207,7 @@ def imported_anew():
 
 
 @pytest.fixture
-def workspace(tmp_path, monkeypatch, own_signals):
+def workspace(tmp_path, monkeypatch):
     """Return a workspace."""
     made = Workspace(tmp_path)
     execute = asyncio.base_events.BaseEventLoop.subprocess_exec

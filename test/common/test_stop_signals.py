@@ -16,7 +16,6 @@ from vdl_ros.common.command_line import say, set_by_signals, stop_on_signals
 
 
 @pytest.mark.parametrize('work', ['set', 'wait', 'signal'])
-@pytest.mark.usefixtures('own_signals')
 def test_a_signal_sets_the_event_also_while_it_is_set_or_waited_for(work):
     event, tracer = threading.Event(), sys.gettrace()
     set_by_signals(event, signal.SIGINT, signal.SIGTERM)
@@ -43,7 +42,6 @@ def test_a_signal_sets_the_event_also_while_it_is_set_or_waited_for(work):
     assert event.wait(60)
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_a_signal_sets_the_event_also_if_foreign_code_raises_in_all_threads(monkeypatch):
     monkeypatch.setattr(threading, 'excepthook', lambda _: None)
     before = set(threading.enumerate())
@@ -56,7 +54,6 @@ def test_a_signal_sets_the_event_also_if_foreign_code_raises_in_all_threads(monk
     assert event.is_set()
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_a_closed_terminal_is_a_signal_and_lines_to_it_raise_nothing(monkeypatch):
     def closed(*_):
         raise OSError(5, 'Input/output error')

@@ -61,7 +61,7 @@ def demos(tmp_path_factory):
 
 
 @pytest.fixture
-def run(tmp_path, own_signals):
+def run(tmp_path):
     """Return what runs the tool with the contract of a robot that has a camera."""
     robot = tmp_path / 'mine.yaml'
     robot.write_text(yaml.safe_dump(GOOD | {'images': [

@@ -265,7 +265,6 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
         assert (info['is_success'].tolist() if info else None) == kept
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(made):
     class Deaf(Answers):
         def reset(self, **options):

@@ -18,7 +18,7 @@ SPEC = {
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_an_interrupted_session_of_agents_goes_on_and_each_agent_is_scored(tmp_path, own_signals):
+def test_an_interrupted_session_of_agents_goes_on_and_each_agent_is_scored(tmp_path):
     file = tmp_path / 'file.yaml'
     file.write_text(yaml.safe_dump({'one': SPEC}))
     specs, faults = read_specs(file)

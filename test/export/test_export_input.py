@@ -102,7 +102,6 @@ def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
     assert 'left out 1 messages: arm/joint_states: names and values' in notes
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path, capsys):
     early = START_NS - 100 * MS
     builder.image(early, picture(0))
@@ -178,7 +177,6 @@ def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
     refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65')
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
         teleop, tmp_path, capsys, monkeypatch):
     words = [str(teleop[0]), '--output', str(tmp_path / 'out')]

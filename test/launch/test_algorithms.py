@@ -86,7 +86,7 @@ STEPS = 300_000
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_arm_learns_to_reach(tmp_path, own_signals):
+def test_the_arm_learns_to_reach(tmp_path):
     run = tmp_path / 'run'
     assert local_training.main([
         '--env_id', REACH, '--algorithm', 'ppo', '--total_steps', str(STEPS),

@@ -39,7 +39,6 @@ def test_malformed_ros_arguments_give_one_line_and_status_2(capsys):
     assert 'doctor: Failed to parse ROS arguments' in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_an_environment_in_which_no_node_starts_gives_a_line_for_each_fault(capsys, monkeypatch):
     monkeypatch.setenv('ROS_DOMAIN_ID', '232')
     monkeypatch.setenv('ROS_LOG_DIR', '/proc/none')
@@ -49,7 +48,7 @@ def test_an_environment_in_which_no_node_starts_gives_a_line_for_each_fault(caps
     assert logs.startswith('name: no folder for the logs of ROS: /proc/none: No such file')
 
 
-@pytest.mark.usefixtures('ros_domain', 'own_signals')
+@pytest.mark.usefixtures('ros_domain')
 def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(capsys):
     def fail(*args):
         raise OSError(28, 'full')
@@ -364,7 +363,6 @@ def test_a_program_that_an_environment_starts_neither_finishes_nor_ends_the_lear
     assert (mark.exists(), marks) == (True, [str(mark)])
 
 
-@pytest.mark.usefixtures('own_signals')
 def test_a_worker_that_imports_an_executable_starts_nothing():
     for template in (Path(__file__).parents[2] / 'cmake').glob('*.in'):
         # These are no modules.

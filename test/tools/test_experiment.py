@@ -46,7 +46,7 @@ def trial_values(folder):
         'learning_rate', 'entropy_cost')} for row in rows}
 
 
-def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsys, own_signals):
+def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsys):
     command = ['some.yaml', 'searched', '--mode', 'search', '--jobs', '2']
     assert experiment.main(command) == 0
     folder = specs.parent / 'runs' / 'some' / 'searched' / 'search'
@@ -83,8 +83,7 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(
-        specs, capsys, own_signals):
+def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(specs, capsys):
     assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
     content = yaml.safe_load(specs.read_text())
     content['trained']['agent']['total_steps'] = 6000
@@ -109,8 +108,7 @@ def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(
     assert 'the spec has changed' in capsys.readouterr().err
 
 
-def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
-        specs, capsys, own_signals):
+def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(specs, capsys):
     # batch_size 2 contradicts the other settings.
     assert experiment.main(['some.yaml', 'half', '--mode', 'search']) == 0
     folder = specs.parent / 'runs' / 'some' / 'half' / 'search'
@@ -124,7 +122,7 @@ def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
 
 
 @pytest.mark.slow
-def test_dev_is_two_short_trials(specs, own_signals):
+def test_dev_is_two_short_trials(specs):
     folder = specs.parent / 'runs' / 'some' / 'searched' / 'dev'
     # Of an earlier time.
     (folder / 'trial-7').mkdir(parents=True)
@@ -133,7 +131,7 @@ def test_dev_is_two_short_trials(specs, own_signals):
     assert [each.name for each in folder.glob('trial-*/session-*/')] == ['session-0', 'session-0']
 
 
-def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_signals):
+def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys):
     for arguments, message in (
             ([], 'one of FILE and --check is needed'),
             (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
@@ -153,7 +151,7 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
         assert line.startswith(f'experiment: {message}')
 
 
-def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(specs, capsys, own_signals):
+def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(specs, capsys):
     at = specs.parent / 'at'
     at.mkdir()
     for name, content, value in (

@@ -77,7 +77,7 @@ def test_every_format_shows_the_curves(runs, capsys):
     assert {'ours', 'theirs', 'Both (different environments)'} <= set(words(runs / 'p.svg'))
 
 
-def test_a_run_of_local_training_can_be_plotted(tmp_path, own_signals):
+def test_a_run_of_local_training_can_be_plotted(tmp_path):
     assert local_training.main(
         ['--env_id', 'vdl/Counter-v0', '--num_envs', '4', '--hidden_size', '8',
          '--total_steps', '2000', '--run_dir', str(tmp_path / 'run')]) == 0

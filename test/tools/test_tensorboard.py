@@ -9,7 +9,7 @@ from vdl_ros.tools import tensorboard
 
 
 @pytest.fixture(autouse=True)
-def own_priority(monkeypatch, own_signals):
+def own_priority(monkeypatch):
     """Keep signals and priority of the tests."""
     monkeypatch.setattr(tensorboard, 'lower_priority', lambda: None)
 

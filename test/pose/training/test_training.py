@@ -105,7 +105,7 @@ def test_training_starts_from_a_model_and_refuses_what_does_not_fit(data, data_s
         train(data, first, resume=True)
 
 
-@pytest.mark.usefixtures('own_signals', 'small_network')
+@pytest.mark.usefixtures('small_network')
 def test_the_command_trains_stops_on_a_signal_and_names_what_is_not_allowed(
         data_sets, tmp_path, monkeypatch, capsys):
     lines = []
