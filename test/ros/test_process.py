@@ -171,7 +171,7 @@ def ended(monkeypatch):
         environ=lambda: {children.MARK: children.GUARDIAN}, kill=pytest.fail)
     monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
         children=lambda recursive: [guardian]))
-    monkeypatch.setattr(children, 'leave', leave)
+    monkeypatch.setattr(children.os, '_exit', leave)
     monkeypatch.setattr(children, 'signal', Mock())
     monkeypatch.setattr(children, 'gc', Mock())
     return event
