@@ -18,6 +18,10 @@ class Drive(Task):
     def begin(self, measured, random):
         self.target = [*random.uniform(-1.5, 1.5, 2), 0.0]
 
+    def begin_demonstrated(self, measured):
+        # A person drove to where the recording ends.
+        self.target = [measured[-1]['x'], measured[-1]['y'], 0.0]
+
     def goal(self, measured):
         distance = self.distance(measured)
         bearing = math.atan2(self.target[1] - measured['y'], self.target[0] - measured['x'])
