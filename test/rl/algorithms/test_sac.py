@@ -27,10 +27,11 @@ SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio
 @pytest.fixture
 def learn(spaces, config, random_unroll):
     """Return a function that makes a learner and a batch for an action space."""
-    def make(actions, *, normalize_observations=False, **options):
+    def make(actions, *, normalize_observations=False, group=None, **options):
         settings = config('sac', normalize_observations=normalize_observations)
-        learner = Learner(settings, spaces[0], actions, algorithm_config=make_algorithm_config(
-            settings, {**SMALL, **options}))
+        learner = Learner(
+            settings, spaces[0], actions, group=group,
+            algorithm_config=make_algorithm_config(settings, {**SMALL, **options}))
         unrolls = [random_unroll(seed) for seed in range(3)]
         if actions is FORCES:
             rng = np.random.default_rng(0)
@@ -245,6 +246,21 @@ def test_demonstrations_are_in_the_statistics_and_learned_before_anybody_acts(le
     learner.load_state(state)
     learner.warm_up()
     assert sac.optimizer.steps == 0
+
+
+def test_several_learners_learn_the_demonstrations_in_step(learn, pair):
+    def work(group):
+        group.broadcast = lambda data: group._both(data)[0]
+        learner, batch = learn(MOTORS, group=group, replay_ratio=8.0)
+        learner.algorithm.demonstrate(batch)
+        learner.broadcast_state()
+        learner.warm_up()
+        return learner.algorithm.optimizer.steps, [
+            each.tolist() for each in learner.weights().values()]
+
+    (steps, weights), second = pair(work, work)
+    assert steps > 1
+    assert second == (steps, weights)
 
 
 def test_the_policy_also_clones_demonstrated_actions(learn):

@@ -168,7 +168,9 @@ class Algorithm(algorithm.ReplayAlgorithm):
             self._demonstrated.steps * own.replay_ratio / own.replay_batch))
 
     def warm_up(self) -> None:
-        count, self._first_steps = self._first_steps, 0
+        # Learner 0 says how many: the others have loaded its state, which ends what was due.
+        count = int(self.group.all_reduce_sum(torch.tensor(self._first_steps)))
+        self._first_steps = 0
         self._make_steps(count)
 
     def _share(self, least: int) -> None:
