@@ -330,7 +330,6 @@ def test_a_training_without_a_launch_ends_what_its_environments_have_left_and_na
     if environment:
         # The launch was killed.
         monkeypatch.setattr(children, 'PARENT_PID', 0)
-    monkeypatch.setattr(children.resource, 'setrlimit', Mock())
     children.take_mark()
     monkeypatch.setattr(children, 'end_marked', {
         children.os.environ[children.MARK]: ['sleep', 'sh', 'sleep']}.get)

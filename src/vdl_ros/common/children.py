@@ -6,12 +6,10 @@ import faulthandler
 import gc
 import math
 import os
-import resource
 import signal
 import sys
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -29,9 +27,6 @@ MARK = 'VDL_ROS_STARTED_BY'
 OWN_MARK = 'VDL_ROS_OWN_MARK'
 #: Its value of a process that outlives all others: it stops the motors that they have left on.
 GUARDIAN = 'nobody'
-# Of processes in an empty environment: children inherit limits, and this one has had no effect
-# since Linux 2.4.30.
-_LIMIT = resource.RLIMIT_RSS
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
 # Time between two looks at whether a process is to end, s.
@@ -60,30 +55,19 @@ _saves: list[Callable[[], int | None]] = []
 
 
 def take_mark() -> None:
-    """Mark what this process will start, also in an environment without the variable ``MARK``.
+    """Mark what this process will start, in an environment that has the variable ``MARK``.
 
     It ends what has a mark of its own at its end; what has that of a launch, the launch does.
     """
     if MARK not in os.environ:
         os.environ[MARK] = f'{os.getpid()} {time.time_ns()}'
         _own_marks.append(os.environ[MARK])
-    # A hard limit may be below; then those with the variable are still found.
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(
-            _LIMIT, (_limit_of(os.environ[MARK]), resource.getrlimit(_LIMIT)[1]))
-
-
-def _limit_of(mark: str) -> int:
-    """Return the limit of a mark, which is larger than any memory."""
-    return 1 << 62 | zlib.crc32(mark.encode())
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
     with contextlib.suppress(psutil.Error):
         # A zombie has no environment, which is an error.
-        found = process.environ().get(MARK)
-        # Not a guardian, which has the variable and inherits the limit.
-        if found == mark or (found is None and process.rlimit(_LIMIT)[0] == _limit_of(mark)):
+        if process.environ().get(MARK) == mark:
             # A tracker ends by itself, and frees the shared memory that others have left.
             return process.pid != os.getpid() and not any(
                 'multiprocessing.resource_tracker' in word for word in process.cmdline())
