@@ -42,7 +42,7 @@ class PolicyOptimizer:
         self._optimizer: torch.optim.Optimizer
         if config.optimizer == 'adam':
             self._optimizer = torch.optim.Adam(
-                self._parameters, config.learning_rate, eps=self._epsilon)
+                self._parameters, config.learning_rate, eps=self._epsilon, fused=True)
         else:
             self._optimizer = torch.optim.RMSprop(
                 self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)

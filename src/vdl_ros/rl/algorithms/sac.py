@@ -37,6 +37,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
@@ -142,6 +143,9 @@ class Algorithm(algorithm.ReplayAlgorithm):
         self.critics.to(self.device)
         self.target = copy.deepcopy(self.critics)
         self.target.requires_grad_(requires_grad=False)
+        self._follow = get_ema_multi_avg_fn(  # type: ignore[no-untyped-call]
+            1.0 - algorithm_config.target_smoothing)
+        self._followed = [*self.target.parameters()], [*self.critics.parameters()]
         self.log_temperature = nn.Parameter(
             torch.full((1,), math.log(algorithm_config.temperature), device=self.device),
             requires_grad=algorithm_config.automatic_temperature)
@@ -217,12 +221,9 @@ class Algorithm(algorithm.ReplayAlgorithm):
         seen, numbers = self._see(observations)
         # Only the critics' loss changes what both see.
         parameters = self._parameters(seen.detach(), numbers)
-        # The loss of the policy has no gradient for the critics and what they see.
-        self.critics.requires_grad_(requires_grad=False)
+        q_values, known = self._q_values(seen, numbers, actions)
         soft_values, entropies = self._soft_values(
-            self.critics, seen.detach(), numbers, parameters, fixed)
-        self.critics.requires_grad_(requires_grad=True)
-        q_values = self._q_values(seen, numbers, actions)
+            self.critics, seen.detach(), numbers, parameters, fixed, known)
         ones = torch.ones_like(returns)
         critic_loss = self.mean(functional.huber_loss(
             q_values, targets.expand_as(q_values), reduction='none', delta=_HUBER_DELTA).sum(0),
@@ -248,15 +249,21 @@ class Algorithm(algorithm.ReplayAlgorithm):
         with autocast(inputs):
             return self._convolutions(inputs), numbers
 
-    def _q_values(self, seen: Tensor, numbers: Tensor | None, actions: Tensor) -> Tensor:
-        """Return both critics' values of actions in the replay, [2, N]."""
+    def _q_values(
+        self, seen: Tensor, numbers: Tensor | None, actions: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the critics' values of actions in the replay, [critics, N].
+
+        With them are those of all actions without their gradient, [critics, N, ...], if actions
+        are not a Box.
+        """
         if self._gaussian is not None:
-            q: Tensor = self.critics(seen, numbers, actions.tanh())
-        else:
-            assert self._discrete is not None
-            values = self._discrete.logits(self.critics(seen, numbers))
-            q = values.gather(-1, actions.expand(len(values), *actions.shape).unsqueeze(-1))
-        return q.squeeze(-1).sum(-1) if self._has_parts else q.squeeze(-1)
+            return self.critics(seen, numbers, actions.tanh()).squeeze(-1), None
+        assert self._discrete is not None
+        values = self._discrete.logits(self.critics(seen, numbers))
+        q = values.gather(
+            -1, actions.expand(len(values), *actions.shape).unsqueeze(-1)).squeeze(-1)
+        return q.sum(-1) if self._has_parts else q, values.detach()
 
     def _parameters(self, seen: Tensor, numbers: Tensor | None) -> Tensor:
         """Return the parameters of the policy's distribution at observations, [N, inputs]."""
@@ -267,9 +274,12 @@ class Algorithm(algorithm.ReplayAlgorithm):
 
     def _soft_values(
         self, critics: nn.Module, seen: Tensor, numbers: Tensor | None, parameters: Tensor,
-        temperature: Tensor,
+        temperature: Tensor, known: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return soft values and entropies of the policy at observations, [N] each."""
+        """Return soft values and entropies of the policy at observations, [N] each.
+
+        ``known`` are the values of all actions, if they have been computed.
+        """
         count, most = self.algorithm_config.target_critics, self.algorithm_config.critics
         takes_mean = critics is self.critics and count < most
         chosen = (torch.randperm(most)[:count].tolist()
@@ -277,13 +287,17 @@ class Algorithm(algorithm.ReplayAlgorithm):
         if self._gaussian is not None:
             actions = self._gaussian.sample(parameters)
             entropies = -self._gaussian.squashed_log_prob(parameters, actions)
+            # The loss of the policy has no gradient for the critics and what they see.
+            critics.requires_grad_(requires_grad=False)
             q = critics(seen, numbers, actions.tanh(), chosen=chosen).squeeze(-1)
+            critics.requires_grad_(critics is self.critics)
             values = q.mean(0) if takes_mean else q.amin(0)
         else:
             assert self._discrete is not None
             probs = functional.softmax(self._discrete.logits(parameters), -1)
             entropies = self._discrete.entropy(parameters)
-            q = self._discrete.logits(critics(seen, numbers, chosen=chosen))
+            q = known if known is not None else self._discrete.logits(
+                critics(seen, numbers, chosen=chosen))
             if self._has_parts:
                 # Only the sums of the parts' values are learned.
                 q = (probs * q).sum((-2, -1))
@@ -294,9 +308,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
 
     @torch.no_grad()
     def update_target(self) -> None:
-        for target, critic in zip(
-                self.target.parameters(), self.critics.parameters(), strict=True):
-            target.lerp_(critic, self.algorithm_config.target_smoothing)
+        self._follow(*self._followed, 0)
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
         return super().replay_arrays() | {
