@@ -264,7 +264,8 @@ class SacConfig(ReplayConfig, DemonstrationsConfig):
         'arXiv:2302.02948).', minimum=0.01, maximum=0.9)
     cloning_cost: float = setting(
         0.0, 'Weight of the likelihood of demonstrated actions in the loss of the policy (Nair et '
-        'al. 2018, arXiv:1709.10089); 0: none.', minimum=0.0, maximum=1e6)
+        'al. 2018, arXiv:1709.10089), which keeps the temperature from rising; 0: none.',
+        minimum=0.0, maximum=1e6)
 
 
 @dataclass(frozen=True)

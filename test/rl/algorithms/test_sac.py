@@ -163,6 +163,17 @@ def test_the_temperature_grows_while_the_entropy_is_below_its_target(learn):
     assert found == [pytest.approx(0.2)] * 3, 'not automatic: it stays'
 
 
+def test_cloning_never_raises_the_temperature(learn):
+    for cost in (0.0, 2.0):
+        learner, batch = learn(
+            MOTORS, target_entropy_share=1.0, cloning_cost=cost, temperature=0.2)
+        learner.algorithm.demonstrate(batch)
+        for _ in range(3):
+            learner.learn(batch)
+        temperature = float(learner.algorithm.log_temperature.exp())
+        assert temperature == pytest.approx(0.2) if cost else temperature > 0.2
+
+
 def test_an_interrupt_ends_an_update_between_two_optimizer_steps(learn):
     learner, batch = learn(ACTIONS, replay_ratio=100.0)
     answers = iter([False, False, True])

@@ -24,7 +24,8 @@ With demonstrations a share of each optimizer step is of them (RLPD, Ball et al.
 arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
 ``target_critics``), and the first steps are made before anybody acts. The steps in which a person
 had taken over a robot are demonstrations, too (Luo et al. 2024, arXiv:2410.21845). With
-``cloning_cost`` c the loss has -c log pi(a|x) of them, too.
+``cloning_cost`` c the loss has -c log pi(a|x) of them, too, and the temperature is at most
+its first value.
 """
 
 import copy
@@ -184,6 +185,15 @@ class Algorithm(algorithm.ReplayAlgorithm):
             self._sample_size = self._sampled_steps = max(
                 1, round(own.replay_batch * (1.0 - own.demonstration_share)))
 
+    @property
+    def _shown(self) -> int:
+        """Return how many steps of an optimizer step are demonstrated."""
+        return self.algorithm_config.replay_batch - self._sample_size
+
+    @property
+    def _clones(self) -> bool:
+        return self._shown > 0 and self.algorithm_config.cloning_cost > 0.0
+
     def update(self, batch: Batch) -> dict[str, float]:
         if batch.intervened.any():
             columns = batch.intervened.any(0).nonzero()[:, 0]
@@ -206,8 +216,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
         steps = self._steps(replay, sample)
-        rest = self.algorithm_config.replay_batch - self._sample_size
-        if rest:
+        if rest := self._shown:
             shown = self._demonstrated.sample(rest)
             steps = [torch.cat(each) for each in zip(
                 steps, self._steps(self._demonstrated, shown), strict=True)]
@@ -232,9 +241,8 @@ class Algorithm(algorithm.ReplayAlgorithm):
         temperature_loss = self.mean(
             temperature * (entropies.detach() - self.target_entropy), ones)
         loss = critic_loss + policy_loss + temperature_loss
-        cost = self.algorithm_config.cloning_cost
-        if rest and cost:
-            loss = loss - cost * self.mean(
+        if self._clones:
+            loss = loss - self.algorithm_config.cloning_cost * self.mean(
                 self.policy.distribution.log_prob(parameters, actions)[-rest:], ones[-rest:])
         return loss, {
             'losses/loss': loss, 'losses/critic_loss': critic_loss,
@@ -309,6 +317,10 @@ class Algorithm(algorithm.ReplayAlgorithm):
     @torch.no_grad()
     def update_target(self) -> None:
         self._follow(*self._followed, 0)
+        if self._clones:
+            # Cloning holds the entropy below its target, for which the temperature would rise
+            # without end, and count in the values more than rewards.
+            self.log_temperature.clamp_(max=math.log(self.algorithm_config.temperature))
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
         return super().replay_arrays() | {
