@@ -75,7 +75,7 @@ def robots() -> dict[str, Robot]:
     with_cube = '-p', 'cube:=true'
     return {
         'reach': arm('reach', 8.0, 'robot/owi535_sim'),
-        'push': arm('push', 8.0, 'robot/owi535_push', *with_cube),
+        'push': arm('push', 12.0, 'robot/owi535_push', *with_cube),
         'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', *with_cube),
         'diff_drive': Robot(
             1, 10.0, 10.0, 20, 4.0,

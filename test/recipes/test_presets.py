@@ -98,7 +98,7 @@ def test_a_robot_has_the_preset_of_a_contract_that_its_own_includes(tmp_path):
     for name, base in (('corner', 'owi535_sim'), ('far_corner', 'corner'), ('broken', '[')):
         (tmp_path / f'{name}.yaml').write_text(f'include: {base}.yaml\n')
     expected = config_file.preset('robot/owi535_sim', 'sac')
-    assert expected['cloning_cost'] == 1.0
+    assert expected['cloning_cost'] == 3.0
     others = config_file.preset('robot/other', 'sac')
     for name, settings in (('corner', expected), ('far_corner', expected), ('broken', others)):
         assert config_file.preset(f'robot/{name}', 'sac', robots=str(tmp_path)) == settings, name
