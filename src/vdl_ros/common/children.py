@@ -55,7 +55,7 @@ _saves: list[Callable[[], int | None]] = []
 
 
 def take_mark() -> None:
-    """Mark what this process will start, in an environment that has the variable ``MARK``.
+    """Mark what this process will start, by the environment variable ``MARK``.
 
     It ends what has a mark of its own at its end; what has that of a launch, the launch does.
     """
