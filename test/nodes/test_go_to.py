@@ -97,6 +97,8 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     assert move.wait() == 0, move.output
     base, wrist = re.findall(r'\[go_to\]: base (\S+), wrist (\S+) rad\n', move.output)[-1]
     assert (float(base), float(wrist)) == pytest.approx((0.2, -0.3), abs=0.1)
+    # Else the next one would be interrupted at its start, for this motion.
+    peer.until(lambda: status[-1].state == 'done', 'the end of the motion')
 
     far = go_to.end('0.9', '0', '0.1')
     assert far.wait() == 2
