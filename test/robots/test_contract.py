@@ -139,6 +139,25 @@ def test_success_in_pictures_needs_no_reward_beside_what_it_is_worth(write):
         classifier_of, found)
 
 
+def test_what_changes_its_sign_in_a_mirror_is_said_by_its_name(write):
+    write('def speed(before, after, factor):\n    return 0.0\n', 'rewards.py')
+    part = GOOD['actions']['parts'][0]
+    features = [*GOOD['features'], GOOD['features'][0] | {'name': 'near', 'low': 0}]
+    content = GOOD | {'features': features, 'actions': GOOD['actions'] | {
+        'parts': [part, part | {'name': 'speed', 'low': -2, 'high': 2}]}}
+    space = make_task(read_contract(write(content | {'mirror': ['speed']}))).observation_space
+    # Two features, an age, two latest actions.
+    assert space.signs.tolist() == [-1, 1, 1, 1, -1, 1, -1]
+    assert space.action_signs.tolist() == [1, -1]
+    for name, reason in (
+            ('sped', "'sped' is not allowed: speed, near, forward; did you mean 'speed'?"),
+            ('near', 'near is not allowed, with [0.0, 1.0]: what is from -a to a')):
+        contract = read_contract(write(content | {'mirror': [name]}))
+        assert f'mine.yaml: mirror: {reason}' in refused(make_task, contract)
+    seen = read_contract(write(content | {'mirror': ['speed'], 'images': images({})}))
+    assert 'mine.yaml: mirror: not with images that are observed' in refused(make_task, seen)
+
+
 def test_functions_come_from_a_file_beside_the_contract(write):
     path = write(GOOD)
     write('def speed(before, after, factor):\n    return factor * after["speed"]\nNUMBER = 1\n',

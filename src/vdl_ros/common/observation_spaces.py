@@ -6,11 +6,12 @@ observations (unrolls, batches, replay, minibatches) does not depend on their pa
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.common.quoting import quoted
 
@@ -54,6 +55,23 @@ def is_image(space: spaces.Space[Any]) -> bool:
         and (isinstance(space, ScaledImage) or (
             space.dtype == np.uint8 and space.low.min() == 0 and space.high.max() == 255)) \
         and (min(space.shape[1:]) >= SMALLEST_IMAGE or min(space.shape[:2]) >= SMALLEST_IMAGE)
+
+
+class MirroredBox(spaces.Box):
+    """Numbers of a task that is the same in a mirror, with left and right exchanged.
+
+    Attributes:
+        signs: -1 for each number that changes its sign then, else 1, float32 [V].
+        action_signs: the same for each part of an action, float32 [A].
+    """
+
+    def __init__(
+        self, low: ArrayLike, high: ArrayLike, signs: Sequence[int], action_signs: Sequence[int],
+    ) -> None:
+        super().__init__(
+            np.asarray(low, np.float32), np.asarray(high, np.float32), dtype=np.float32)
+        self.signs = np.array(signs, np.float32)
+        self.action_signs = np.array(action_signs, np.float32)
 
 
 class ImageAndVector(spaces.Box):

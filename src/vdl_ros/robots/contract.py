@@ -404,6 +404,7 @@ class Contract(_Section, kw_only=True):
     late: LateAction
     stops: tuple[StopTopic, ...] = ()
     resets: _Resets = field(name='reset')
+    mirror: tuple[_Text, ...] = ()
     task: FunctionCall | None = None
     reward: FunctionCall | None = None
     success: Success | None = None

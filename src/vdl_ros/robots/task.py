@@ -5,7 +5,7 @@ import importlib.util
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from gymnasium import spaces
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.common.quoting import cause, quoted
-from vdl_ros.common.settings import SettingError
+from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.robots.contract import Contract, ContractError, FunctionCall
 
 #: Number of latest actions that are known.
@@ -82,7 +83,35 @@ class Task:
         self._action_low, self._action_span = _scale([(each.low, each.high) for each in parts])
         size = (len(features) + len(self.goals) + len(contract.observed_inputs)
                 + LAST_ACTIONS * len(parts))
-        self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
+        self._space = self._mirrored(size) if contract.mirror else spaces.Box(
+            -1.0, 1.0, (size,), np.float32)
+
+    def _mirrored(self, size: int) -> MirroredBox:
+        """Return the space, in which what the contract names changes its sign in a mirror."""
+        contract, parts = self.contract, self.contract.actions.parts
+        if contract.observed_images:
+            raise ContractError(f'{contract.name}.yaml: mirror: not with images that are observed')
+        for name in contract.mirror:
+            ends: list[tuple[float, ...]] = [
+                (each.low, each.high) for each in contract.features if each.name == name]
+            # Of levels each has its image at the other end.
+            ends += [each.levels or (each.low, each.high) for each in parts if each.name == name]
+            if not ends and name not in self.goals:
+                known = dict.fromkeys([*self._names, *self.goals, *(each.name for each in parts)])
+                raise ContractError(f'{contract.name}.yaml: mirror: {quoted(name)} is not '
+                                    f'allowed: {", ".join(known)}{suggestion(name, known)}')
+            for each in ends:
+                if any(low != -high for low, high in zip(each, each[::-1], strict=True)):
+                    raise ContractError(f'{contract.name}.yaml: mirror: {name} is not allowed, '
+                                        f'with {[*each]}: what is from -a to a')
+
+        def signs(names: Iterable[str]) -> list[int]:
+            return [-1 if name in contract.mirror else 1 for name in names]
+
+        actions = signs(part.name for part in parts)
+        numbers = [*signs([*self._names, *self.goals]), *[1] * len(contract.observed_inputs),
+                   *actions * LAST_ACTIONS]
+        return MirroredBox(np.full(size, -1.0), np.ones(size), numbers, actions)
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:

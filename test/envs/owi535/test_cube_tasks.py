@@ -16,9 +16,16 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535 import arm_task, cube
-from vdl_ros.envs.owi535.arm_env import RATE
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading
 from vdl_ros.envs.owi535.arm_task import CLOSE
-from vdl_ros.envs.owi535.cube import PickPlaceTask, PushTask, cube_features, grip_point
+from vdl_ros.envs.owi535.cube import (
+    CubeObserver,
+    CubeReading,
+    PickPlaceTask,
+    PushTask,
+    cube_features,
+    grip_point,
+)
 from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
 from vdl_ros.robots.contract import ContractError
@@ -141,6 +148,27 @@ def test_what_is_observed_of_the_cube_is_as_late_as_the_joints_and_has_an_error(
     for _ in range(3):
         task.step(off(task, 32), random)
     assert task.cube_reading.place[:, 0] == pytest.approx(before[:, 0] + 0.05, abs=1e-3)
+
+
+def test_an_arm_in_a_mirror_observes_what_the_signs_of_its_space_say():
+    task, random = PickPlaceTask(20), np.random.default_rng(0)
+    observer = CubeObserver(task.geometry, JOINTS, task.behind)
+    across, joints = np.array([1.0, -1.0, 1.0]), np.array([-1, 1, 1, 1, 1], np.int8)
+    poses = random.uniform(task.geometry.lower, task.geometry.upper, (2, 20, len(JOINTS)))
+    commands = random.integers(-1, 2, (20, IN_FLIGHT, len(JOINTS)), np.int8)
+    places, angles = random.uniform(-0.25, 0.25, (2, 20, 3)), random.uniform(-3.0, 3.0, 20)
+
+    def seen(of_joints, of_places, of_angles):
+        now, before = (JointReading(of_joints * pose, np.full(20, stamp))
+                       for pose, stamp in zip(poses, (5.0, 4.9), strict=True))
+        cube, goal = of_places * places
+        return observer.observe(now, before, np.full(20, 5.1), of_joints * commands,
+                                CubeReading(cube, of_angles * angles), goal)
+
+    signs = task.observation_space.signs
+    assert seen(joints, across, -1.0) == pytest.approx(
+        signs * seen(np.ones(5, np.int8), np.ones(3), 1.0), abs=1e-5)
+    assert task.observation_space.action_signs.tolist() == joints.tolist()
 
 
 def test_by_camera_the_wrist_stays_and_the_gripper_moves():

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.common.observation_spaces import ImageAndVector, MirroredBox
+from vdl_ros.rl.algorithms.algorithm import Mirror
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy import networks
 from vdl_ros.rl.settings import make_algorithm_config
@@ -22,6 +24,25 @@ MOTORS = gymnasium.spaces.MultiDiscrete([3, 2])
 FORCES = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
 SEEN = ImageAndVector(gymnasium.spaces.Box(0, 255, (36, 40, 3), np.uint8), 2)
 SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio': 2.0}
+
+
+@pytest.mark.parametrize(('actions', 'taken', 'image'), [
+    (MOTORS, [[0, 1], [2, 1]], [[2, 1], [0, 1]]), (ACTIONS, [0, 3], [3, 0]),
+    (FORCES, [[0.5, 2.0], [-1.0, 0.0]], [[-0.5, 2.0], [1.0, 0.0]])])
+def test_a_step_of_a_task_with_a_mirror_is_itself_or_its_image(actions, taken, image):
+    space = MirroredBox([-1, -1], [1, 1], [1, -1], [-1, 1] if actions.shape else [-1])
+    mirror = Mirror(space, UnrollSchema(space, actions, 8, 1), 1, torch.device('cpu'))
+    seen, found = torch.tensor([[0.1, 0.2], [0.3, 0.4]]), set()
+    for _ in range(20):
+        acts, before, after = mirror(torch.tensor(taken), seen, 2.0 * seen)
+        assert torch.equal(after, 2.0 * before)
+        for step in range(2):
+            is_image = bool(before[step, 1] < 0.0)
+            signs = torch.tensor([1.0, -1.0 if is_image else 1.0])
+            assert torch.equal(before[step], signs * seen[step])
+            assert acts[step].tolist() == (image if is_image else taken)[step]
+            found.add((step, is_image))
+    assert len(found) == 4
 
 
 @pytest.fixture

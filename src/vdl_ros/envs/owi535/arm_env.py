@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult, StepResult
 
 Array = NDArray[np.float64]
@@ -36,6 +37,12 @@ class Feature(NamedTuple):
     name: str
     unit: str
     bound: float
+
+    @property
+    def sign(self) -> int:
+        """-1 for what changes its sign in a mirror that exchanges left and right, else 1."""
+        is_odd = self.name.startswith('base_') or self.name.endswith(('_y', '_left', '_sin'))
+        return -1 if is_odd else 1
 
 
 class JointReading(NamedTuple):
@@ -88,9 +95,10 @@ def target_features(name: str = 'target') -> tuple[Feature, ...]:
         Feature('nearness', '', 1.0))
 
 
-def feature_space(features: Sequence[Feature]) -> spaces.Box:
-    limits = np.array([feature.bound for feature in features], np.float32)
-    return spaces.Box(-limits, limits, dtype=np.float32)
+def feature_space(features: Sequence[Feature], motors: Sequence[str] = MOVING) -> MirroredBox:
+    limits = np.array([feature.bound for feature in features])
+    return MirroredBox(-limits, limits, [feature.sign for feature in features],
+                       [-1 if motor == 'base' else 1 for motor in motors])
 
 
 def bounded(values: Sequence[Array], space: spaces.Box) -> NDArray[np.float32]:

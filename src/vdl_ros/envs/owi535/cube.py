@@ -111,7 +111,7 @@ class CubeObserver(ArmObserver):
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
         super().__init__(geometry, motors)
         self._behind = behind
-        self._space = feature_space(cube_features(motors))
+        self._space = feature_space(cube_features(motors), motors)
 
     def observe(
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
@@ -431,7 +431,7 @@ class PickPlaceTask(CubeTask):
 
     motors = JOINTS
     steps, lifted, behind, is_open = PICK_PLACE_STEPS, 0.5, 0.0, True
-    observation_space = feature_space(cube_features(JOINTS))
+    observation_space = feature_space(cube_features(JOINTS), JOINTS)
     action_space = spaces.MultiDiscrete([3] * len(JOINTS))
 
     def __init__(self, count: int, *arguments: Any, practice: float = 0.0, **more: Any) -> None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.replay import Replay, Sample
@@ -111,6 +112,33 @@ class PolicyOptimizer:
 Metrics = dict[str, Tensor]
 
 
+class Mirror:
+    """Steps of a task that is the same in a mirror, half of them as they look there.
+
+    So each step teaches for both sides (Mittal et al. 2024, arXiv:2403.04359). ``chunk`` is the
+    number of steps whose actions are one.
+    """
+
+    def __init__(
+        self, space: MirroredBox, schema: UnrollSchema, chunk: int, device: torch.device,
+    ) -> None:
+        self._signs = torch.from_numpy(space.signs).to(device)
+        changes = torch.from_numpy(space.action_signs).repeat(chunk) < 0
+        # What a part and its mirror image add up to.
+        sums = torch.from_numpy(schema.action_sizes - 1) if schema.action_sizes.size else (
+            torch.zeros(len(changes)))
+        self._changes, self._sums = changes.to(device), sums.to(device)
+
+    def __call__(self, actions: Tensor, *observations: Tensor) -> tuple[Tensor, ...]:
+        """Return actions, [..., A] or [...], and observations, [..., V] each."""
+        leading = observations[0].shape[:-1]
+        chosen = torch.rand(*leading, 1, device=actions.device) < 0.5
+        parts = actions.reshape(*leading, -1)
+        parts = torch.where(chosen & self._changes, self._sums - parts, parts)
+        return parts.reshape(actions.shape), *(
+            torch.where(chosen, self._signs * each, each) for each in observations)
+
+
 class Algorithm:
     """Base class of the learning algorithms; subclasses implement :meth:`learn`.
 
@@ -136,6 +164,9 @@ class Algorithm:
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
         self._has_statistics = policy.normalizer is None
+        space = schema.observation_space
+        self._mirror = Mirror(space, schema, policy.chunk, self.device) if isinstance(
+            space, MirroredBox) else None
         self.setup(schema)
 
     def setup(self, schema: UnrollSchema) -> None:
@@ -185,6 +216,10 @@ class Algorithm:
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore :meth:`replay_arrays`; raise a ValueError if they are of another or damaged."""
         raise NotImplementedError
+
+    def mirrored(self, actions: Tensor, *observations: Tensor) -> tuple[Tensor, ...]:
+        """Return the arguments, half of the steps as in a mirror if the task has one."""
+        return self._mirror(actions, *observations) if self._mirror else (actions, *observations)
 
     def rewards(self, batch: Batch) -> Tensor:
         """Return the transformed and scaled rewards of the loss, float [T, B]."""

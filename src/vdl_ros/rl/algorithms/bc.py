@@ -26,9 +26,10 @@ class Algorithm(algorithm.Algorithm):
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
         distribution = self.policy.distribution
-        parameters = self.policy.chunks(batch.observations[:-1])
+        taken, observations = self.mirrored(batch.actions, batch.observations[:-1])
+        parameters = self.policy.chunks(observations)
         shape = () if type(distribution) is Categorical else (-1,)
-        actions = batch.actions.reshape(*batch.actions.shape[:2], self.policy.chunk, *shape)
+        actions = taken.reshape(*taken.shape[:2], self.policy.chunk, *shape)
         mask = batch.valid.float()
         likelihood, entropy = (self.mean(each.mean(-1), mask) for each in (
             distribution.log_prob(parameters, actions), distribution.entropy(parameters)))

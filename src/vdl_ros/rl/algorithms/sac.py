@@ -25,7 +25,7 @@ arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
 ``target_critics``), and the first steps are made before anybody acts. The steps in which a person
 had taken over a robot are demonstrations, too (Luo et al. 2024, arXiv:2410.21845). With
 ``cloning_cost`` c the loss has -c log pi(a|x) of them, too, and the temperature is at most
-its first value.
+its first value. Of a task that is the same in a mirror half of each step's are mirrored.
 """
 
 import copy
@@ -221,6 +221,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
             steps = [torch.cat(each) for each in zip(
                 steps, self._steps(self._demonstrated, shown), strict=True)]
         observations, following, actions, returns, factors = steps
+        actions, observations, following = self.mirrored(actions, observations, following)
         temperature = self.log_temperature.exp()
         fixed = temperature.detach()
         with torch.no_grad():

@@ -266,13 +266,13 @@ class UnrollSchema:
         self.unroll_length = steps = unroll_length
         self.state_size = state_size
         action_shape = tuple(action_space.shape or ())
-        # Of discrete actions the number of each part's values, [A]; [0] of others.
-        self._action_sizes: NDArray[np.int64] = np.atleast_1d(getattr(
+        # Of discrete actions the number of each part's values, int64 [A]; [0] of others.
+        self.action_sizes: NDArray[np.int64] = np.atleast_1d(getattr(
             action_space, 'nvec', getattr(action_space, 'n', np.zeros(0, np.int64))))
         number, flag = np.dtype(np.float32), np.dtype(np.bool_)
         others: Expected = {
             'is_reset': (flag, (steps + 1, -1)),
-            'actions': (np.dtype(np.int64) if self._action_sizes.size else number,
+            'actions': (np.dtype(np.int64) if self.action_sizes.size else number,
                         (steps, -1, *action_shape)),
             'rewards': (number, (steps, -1)), 'terminated': (flag, (steps, -1)),
             'truncated': (flag, (steps, -1)), 'behaviour_log_probs': (number, (steps, -1))}
@@ -299,12 +299,12 @@ class UnrollSchema:
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Check names, dtypes, shapes and ranges; raise an UnrollError that names the array."""
         check_arrays(with_optional(self._expected, arrays), arrays)
-        if self._action_sizes.size:
-            actions = arrays['actions'].reshape(-1, self._action_sizes.size)
+        if self.action_sizes.size:
+            actions = arrays['actions'].reshape(-1, self.action_sizes.size)
             low, high = actions.min(axis=0), actions.max(axis=0)
-            for part in np.flatnonzero((low < 0) | (high >= self._action_sizes))[:1]:
+            for part in np.flatnonzero((low < 0) | (high >= self.action_sizes))[:1]:
                 raise UnrollError(f'actions: {low[part]} to {high[part]} is not within 0 to '
-                                  f'{self._action_sizes[part] - 1}')
+                                  f'{self.action_sizes[part] - 1}')
         if self.stacked:
             _check_positions(
                 arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
