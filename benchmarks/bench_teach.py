@@ -21,12 +21,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import rclpy
 from rclpy.node import Node
 
 from benchmarks import report
 from benchmarks.graph import launch_command, launched, module_command, own_domain, wait
 from vdl_ros.msg import Episode
+from vdl_ros.rl.plots.curve_plot import draw_curves
+from vdl_ros.rl.plots.curves import make_curve, tidy
 from vdl_ros.ros import qos
 
 CASES = ('nothing', 'shown', 'helped')
@@ -35,24 +38,22 @@ EPISODES, SHARE = 50, 0.9
 # Patience of a person who only shows, s.
 NEVER = 1e9
 _LOOK_S = 0.1
+# Simulated seconds per second: on two cores more would make actions late.
+_ARM_SPEED, _DRIVE_SPEED = 2.5, 5.0
 
 
 class Robot(NamedTuple):
     """A simulated robot.
 
     Attributes:
-        copies: number of robots that learn at once.
         rate: of the contract, Hz.
-        speed: simulated seconds per second.
-        shown: episodes of each that the person shows.
+        shown: episodes that the person shows.
         patience: after which the person helps, s.
         simulation, person: words of their commands.
         settings: of the training.
     """
 
-    copies: int
     rate: float
-    speed: float
     shown: int
     patience: float
     simulation: Sequence[str]
@@ -65,25 +66,27 @@ def robots() -> dict[str, Robot]:
 
     def arm(task: str, patience: float, env_id: str, *cube: str) -> Robot:
         return Robot(
-            1, 10.0, 4.0, 20, patience,
+            10.0, 20, patience,
             ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
-             'real_time_factor:=4.0', *cube],
+             f'real_time_factor:={_ARM_SPEED}', *cube],
             module_command('benchmarks.arm_person', '--task', task, '--first', '{first}',
                            '--patience', '{patience}'),
-            {'env_id': env_id})
+            {'env_id': env_id, **settings})
 
+    # At this speed it would take a tenth of a core.
+    settings = {'black_box': 'none'}
     with_cube = '-p', 'cube:=true'
     return {
         'reach': arm('reach', 8.0, 'robot/owi535_sim'),
         'push': arm('push', 12.0, 'robot/owi535_push', *with_cube),
         'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', *with_cube),
         'diff_drive': Robot(
-            1, 10.0, 10.0, 20, 4.0,
+            10.0, 20, 4.0,
             [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p', 'robots:=1', '-p',
-             'speed:=10.0'],
+             f'speed:={_DRIVE_SPEED}'],
             [sys.executable, str(drive / 'person.py'), '--ros-args', '-p', 'robots:=1', '-p',
              'first:={first}', '-p', 'patience:={patience}'],
-            {'env_id': 'robot/diff_drive', 'robots': str(drive)})}
+            {'env_id': 'robot/diff_drive', 'robots': str(drive), **settings})}
 
 
 def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
     return {
         'case': case, 'algorithm': algorithm, 'seed': seed, 'is_learned': _is_learned(episodes),
         'episodes': len(episodes), 'steps': total, 'played': played,
-        'minutes': round(total / robot.rate / 60.0, 2),
+        'minutes': round(total / robot.rate / 60.0, 2), 'curve': _curve(episodes),
         'success_alone': round(sum(map(_alone, last)) / len(last), 3) if last else 0.0,
         'persons_share': round(persons / max(1, total), 3),
         'late_share': round(summary['late_actions'] / max(1, summary['agent_steps']), 4)}
@@ -150,6 +153,13 @@ def _alone(episode: Episode) -> bool:
     return episode.success > 0 and episode.intervened <= 0
 
 
+def _curve(episodes: Sequence[Episode]) -> list[list[float]]:
+    """Return steps, and the share of ``EPISODES`` that succeeded without help, each tenth time."""
+    return [[sum(each.length for each in episodes[:count]),
+             round(sum(map(_alone, episodes[count - EPISODES:count])) / EPISODES, 3)]
+            for count in range(EPISODES, len(episodes) + 1, 10)]
+
+
 def _is_learned(episodes: Sequence[Episode]) -> bool:
     return (len(episodes) >= EPISODES
             and sum(map(_alone, episodes[-EPISODES:])) >= SHARE * EPISODES)
@@ -161,7 +171,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--robots', default=','.join(robots()), help=','.join(robots()))
     parser.add_argument('--cases', default=','.join(CASES), help=','.join(CASES))
     parser.add_argument('--algorithm', default='sac')
-    parser.number('--seeds', int, 'trials of each', (3, 1), (1, 20))
+    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='draw success over time, helped')
+    parser.numbers('--seeds', 'one trial of each', ('1,2,3', '1'), (1, 1000))
     parser.number('--minutes', float, "longest time of the robot's clock", (60.0, 5.0), (1, 6000))
     options = parser.complete(words)
     for name, known in (('robots', [*robots()]), ('cases', CASES)):
@@ -194,6 +205,19 @@ def markdown(found: Mapping[str, Any]) -> str:
          "person's steps", 'late', 'played'), rows))
 
 
+def draw(found: Mapping[str, Any], path: Path) -> None:
+    """Draw the success without help, of robots that were helped, over their minutes."""
+    curves = []
+    for name, trials in found['robots'].items():
+        lines = [np.array([*each['curve'], [each['steps'], each['success_alone']]]).T
+                 for each in trials if each['case'] == 'helped' and each.get('curve')]
+        runs = [tidy(steps / robots()[name].rate, share) for steps, share in lines]
+        if runs:
+            curves.append(make_curve(name, runs, 1, 'none'))
+    draw_curves(curves, path, x='time', y=f'success of {EPISODES} episodes without help',
+                title='Robots that a script shows 20 episodes, and then helps', raw=True)
+
+
 def main() -> int:
     """Measure, and print the table or one JSON object."""
     return report.run('bench_teach', arguments, _measure_and_deliver)
@@ -206,7 +230,7 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     known = robots()
     try:
         with own_domain(configure=True):
-            for seed in range(1, options.seeds + 1):
+            for seed in options.seeds:
                 for name in options.robots:
                     for case in options.cases:
                         trial = measure(
@@ -218,3 +242,5 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
         report.deliver('teach', {
             'cores': len(os.sched_getaffinity(0)), 'minutes': options.minutes, 'robots': found},
             options, markdown)
+        if options.plot is not None:
+            draw({'robots': found}, options.plot)
