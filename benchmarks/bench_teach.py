@@ -171,7 +171,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--robots', default=','.join(robots()), help=','.join(robots()))
     parser.add_argument('--cases', default=','.join(CASES), help=','.join(CASES))
     parser.add_argument('--algorithm', default='sac')
-    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='draw success over time, helped')
+    parser.add_argument('--plot', type=Path, metavar='FILE.png', help='draw those that are helped')
     parser.numbers('--seeds', 'one trial of each', ('1,2,3', '1'), (1, 1000))
     parser.number('--minutes', float, "longest time of the robot's clock", (60.0, 5.0), (1, 6000))
     options = parser.complete(words)
