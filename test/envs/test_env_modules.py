@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import gymnasium
 import pytest
 
+from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import env_modules
 from vdl_ros.envs.checked_vector_env import EnvError
@@ -253,6 +254,10 @@ def test_wrappers_are_applied_innermost_first_and_those_that_may_be_named_exist(
     assert spaces(EnvConfig(
         env_id='Pendulum-v1', env_wrappers='[{"DiscretizeAction": {"bins": 5}}]'))[1].n == 5
     assert len(make_wrappers(','.join(OF_GYMNASIUM), 1)) == len(OF_GYMNASIUM)
+    # Nobody knows what becomes of a task's mirror image.
+    assert isinstance(spaces(EnvConfig(env_id=REACH))[0], MirroredBox)
+    wrapped = spaces(EnvConfig(env_id=REACH, env_wrappers='[{"ClipReward": {"min_reward": 0}}]'))
+    assert not isinstance(wrapped[0], MirroredBox)
 
 
 def test_what_does_not_fit_is_refused_in_one_line():

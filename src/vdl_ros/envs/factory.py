@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import say
+from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, in_one_line, quoted, text_of
 from vdl_ros.common.settings import suggestion
@@ -192,11 +193,11 @@ def _make_copies(
                   f'in its metadata autoreset_mode {quoted(mode)} instead of an AutoresetMode')
         say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
             f'{reason}')
-    is_foreign = not str(spec.entry_point).startswith(_TESTED)
+    is_foreign, is_wrapped = not str(spec.entry_point).startswith(_TESTED), bool(wrappers)
     if is_foreign and wrappers:
         wrappers = [CopiedObservation, *wrappers]
     # So is a wrapper of a module of the user's.
-    is_foreign |= bool(wrappers)
+    is_foreign |= is_wrapped
     if is_foreign:
         wrappers = [*wrappers, CheckedEnv]
 
@@ -205,6 +206,9 @@ def _make_copies(
         for name in ('observation_space', 'action_space'):
             if getattr(env, name) is None:
                 raise TypeError(f'{name} is None')
+        if is_wrapped and isinstance(space := env.observation_space, MirroredBox):
+            # Nobody knows what a wrapper's actions and observations are in a mirror.
+            env.observation_space = gym_spaces.Box(space.low, space.high)
         made.append(spec.id)
         return env
 
