@@ -181,6 +181,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
             raise ValueError(f'--{name}: {getattr(options, name)!r} is not allowed: of '
                              f'{",".join(known)}')
         setattr(options, name, found)
+    plot = options.plot
+    if plot and not (plot.absolute().parent.is_dir() and 'helped' in options.cases):
+        raise ValueError(f'--plot: {plot} is not allowed: a file in a folder that is '
+                         'there, and with the case helped')
     return options
 
 
@@ -210,7 +214,7 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
     curves = []
     for name, trials in found['robots'].items():
         lines = [np.array([*each['curve'], [each['steps'], each['success_alone']]]).T
-                 for each in trials if each['case'] == 'helped' and each.get('curve')]
+                 for each in trials if each['case'] == 'helped' and 'curve' in each]
         runs = [tidy(steps / robots()[name].rate, share) for steps, share in lines]
         if runs:
             curves.append(make_curve(name, runs, 1, 'none'))

@@ -36,7 +36,8 @@ BAD_INPUT = {
         (['--actors-each', '45'], '--learners: 4 is not allowed: 1 to 1 with --actors-each 45'),
         (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
         (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800')],
-    'bench_teach': [(['--cases', 'help'], "--cases: 'help' is not allowed: of nothing,shown")],
+    'bench_teach': [(['--cases', 'help'], "--cases: 'help' is not allowed: of nothing,shown"),
+                    (['--cases', 'shown', '--plot', 'a.png'], '--plot: a.png is not allowed: ')],
     'bench_third_party': [
         NOWHERE, (['--seconds', '0'], '--seconds: 0.0 is not allowed: 1 to 86400')],
     'bench_train': [

@@ -155,7 +155,7 @@ def test_what_changes_its_sign_in_a_mirror_is_said_by_its_name(write):
         contract = read_contract(write(content | {'mirror': [name]}))
         assert f'mine.yaml: mirror: {reason}' in refused(make_task, contract)
     seen = read_contract(write(content | {'mirror': ['speed'], 'images': images({})}))
-    assert 'mine.yaml: mirror: not with images that are observed' in refused(make_task, seen)
+    assert 'mirror: speed is not allowed with images that are' in refused(make_task, seen)
 
 
 def test_functions_come_from_a_file_beside_the_contract(write):

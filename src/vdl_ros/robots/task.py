@@ -90,7 +90,8 @@ class Task:
         """Return the space, in which what the contract names changes its sign in a mirror."""
         contract, parts = self.contract, self.contract.actions.parts
         if contract.observed_images:
-            raise ContractError(f'{contract.name}.yaml: mirror: not with images that are observed')
+            raise ContractError(f'{contract.name}.yaml: mirror: {", ".join(contract.mirror)} is '
+                                'not allowed with images that are observed')
         for name in contract.mirror:
             ends: list[tuple[float, ...]] = [
                 (each.low, each.high) for each in contract.features if each.name == name]
