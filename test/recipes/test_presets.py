@@ -104,6 +104,14 @@ def test_a_robot_has_the_preset_of_a_contract_that_its_own_includes(tmp_path):
         assert config_file.preset(f'robot/{name}', 'sac', robots=str(tmp_path)) == settings, name
 
 
+def test_the_actor_of_a_robot_acts_on_while_the_learner_finishes_an_update():
+    # With fewer than two unrolls beside those of an update each unroll had a late action.
+    for name, algorithm in (('other', 'ppo'), ('other', 'sac'), ('other', 'dqn'),
+                            ('owi535_push', 'sac'), ('owi535_camera', 'sac')):
+        train = select(TrainConfig, config_file.preset(f'robot/{name}', algorithm))
+        assert train.credit >= train.batch_size + 2, (name, algorithm)
+
+
 def test_the_first_file_by_name_whose_pattern_fits_wins_and_case_counts(tasks):
     tasks('b.yaml', ['*'], {'ppo': {'ppo_clip': 0.3}}, seed=2)
     tasks('a.yaml', ['Cart*-v?', 'Exact-v0'], seed=1)
