@@ -32,8 +32,8 @@ from vdl_ros.ros.arm.arm_topics import message_from_motors
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
-# How much nearer the arm has to come within the patience, m; the time between equal commands, s.
-NEARER, REPEAT_S = 0.02, 0.1
+# How much nearer the arm has to come within the patience, m.
+NEARER = 0.02
 
 
 class Person(Node):
@@ -58,8 +58,8 @@ class Person(Node):
         self._cube: NDArray[np.float64] | None = None
         self._is_running = self._helps = False
         self._episodes = 0
-        self._nearest, self._nearest_at, self._moved_at = math.inf, 0.0, -math.inf
-        self._sent, self._sent_at = np.zeros(len(JOINTS), np.int8), -math.inf
+        self._nearest, self._nearest_at, self._looked_at = math.inf, 0.0, -math.inf
+        self._sent = np.zeros(len(JOINTS), np.int8)
         qos.sub(self, 'robot/target', self._on_target)
         qos.sub(self, 'robot/status', self._on_status)
         qos.sub(self, 'cube/pose', self._on_cube)
@@ -67,7 +67,7 @@ class Person(Node):
 
     def _on_target(self, message: PointStamped) -> None:
         self._target = np.array([message.point.x, message.point.y, message.point.z])
-        self._nearest, self._moved_at = math.inf, -math.inf
+        self._nearest, self._looked_at = math.inf, -math.inf
         self._past, self._commands = Past(), np.zeros_like(self._commands)
         self._episodes += 1
         self._helps = self._episodes <= self._first
@@ -79,23 +79,28 @@ class Person(Node):
         self._cube = pose_of(message.pose)[:3]
 
     def _on_joints(self, message: JointState) -> None:
-        now, positions = seconds(message.header.stamp), positions_of(message)
-        tool = self._kinematics.pose(positions)[:3, 3]
-        moved = tool if self._script is None else self._cube
-        if self._target is None or not self._is_running or moved is None:
-            self._send(np.zeros(len(JOINTS), np.int8), now)
+        now = seconds(message.header.stamp)
+        target, moved = self._target, self._cube
+        if target is None or not self._is_running or (self._script and moved is None):
+            self._send(np.zeros_like(self._sent))
             return
-        distance = float(np.linalg.norm(moved - self._target) + np.linalg.norm(moved - tool))
+        # It looks as often as a policy does.
+        if now - self._looked_at < 1.0 / RATE - 1e-6:
+            return
+        self._looked_at = now
+        positions = positions_of(message)
+        tool = self._kinematics.pose(positions)[:3, 3]
+        if moved is None or self._script is None:
+            moved = tool
+        distance = float(np.linalg.norm(moved - target) + np.linalg.norm(moved - tool))
         if distance < self._nearest - NEARER:
             self._nearest, self._nearest_at = distance, now
         self._helps |= now - self._nearest_at > self._patience
         if not self._helps:
             return
-        if now - self._moved_at >= 1.0 / RATE - 1e-6:
-            self._moved_at = now
-            directions = self._choose(JointReading(positions, np.array(now)), moved, self._target)
-            self._commands = np.concatenate([directions[None], self._commands[:-1]])
-        self._send(self._commands[0], now)
+        directions = self._choose(JointReading(positions, np.array(now)), moved, target)
+        self._commands = np.concatenate([directions[None], self._commands[:-1]])
+        self._send(directions)
 
     def _choose(
         self, reading: JointReading, cube: NDArray[np.float64], target: NDArray[np.float64],
@@ -109,11 +114,10 @@ class Person(Node):
         actions = self._act(observation[None], np.zeros(1, np.bool_), np.zeros(1))[0]
         return np.append(actions - 1, 0).astype(np.int8)
 
-    def _send(self, directions: NDArray[np.int8], now: float) -> None:
-        """Command, if it is new or has to be repeated; all off is said once."""
-        is_new = not np.array_equal(directions, self._sent)
-        if is_new or (directions.any() and now - self._sent_at >= REPEAT_S):
-            self._sent, self._sent_at = directions, now
+    def _send(self, directions: NDArray[np.int8]) -> None:
+        """Command; all off is said once."""
+        if directions.any() or self._sent.any():
+            self._sent = directions
             self._motors.publish(message_from_motors(
                 Motors(*directions.tolist()), self.get_clock().now().to_msg(),
                 self.get_fully_qualified_name()))

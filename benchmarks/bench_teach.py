@@ -1,6 +1,7 @@
 """How soon a robot learns on its topics, from nothing, from a person who shows, and who helps.
 
-The robots are simulated: the arm's twin (reach, push, pick and place) and ``examples/diff_drive``.
+The robots are simulated: the arm's twin (reach, also by the images of its camera, push, pick and
+place) and ``examples/diff_drive``.
 A script is the person, who sees and presses what a person would (``arm_person.py``,
 ``examples/diff_drive/person.py``). *nothing*: nobody; *shown*: the first episodes are the
 person's, as demonstrations; *helped*: as that, and then the person takes over an episode in which
@@ -39,7 +40,7 @@ EPISODES, SHARE = 50, 0.9
 NEVER = 1e9
 _LOOK_S = 0.1
 # Simulated seconds per second: on two cores more would make actions late.
-_ARM_SPEED, _DRIVE_SPEED = 2.5, 5.0
+_ARM_SPEED, _CAMERA_SPEED, _DRIVE_SPEED = 2.5, 1.0, 5.0
 
 
 class Robot(NamedTuple):
@@ -49,14 +50,15 @@ class Robot(NamedTuple):
         rate: of the contract, Hz.
         shown: episodes that the person shows.
         patience: after which the person helps, s.
-        simulation, person: words of their commands.
+        simulations: words of their commands.
+        person: words of its command.
         settings: of the training.
     """
 
     rate: float
     shown: int
     patience: float
-    simulation: Sequence[str]
+    simulations: Sequence[Sequence[str]]
     person: Sequence[str]
     settings: Mapping[str, str]
 
@@ -64,26 +66,31 @@ class Robot(NamedTuple):
 def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
 
-    def arm(task: str, patience: float, env_id: str, *cube: str) -> Robot:
+    def node(name: str, **parameters: object) -> list[str]:
+        return ['ros2', 'run', 'vdl_ros', name, '--ros-args', *(
+            word for each, value in parameters.items() for word in ('-p', f'{each}:={value}'))]
+
+    def arm(task: str, patience: float, env_id: str, *more: Sequence[str], cube: bool = False,
+            speed: float = _ARM_SPEED) -> Robot:
         return Robot(
             10.0, 20, patience,
-            ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
-             f'real_time_factor:={_ARM_SPEED}', *cube],
+            [node('sim_arm', publish_clock=True, real_time_factor=speed, cube=cube), *more],
             module_command('benchmarks.arm_person', '--task', task, '--first', '{first}',
                            '--patience', '{patience}'),
             {'env_id': env_id, **settings})
 
     # At this speed it would take a tenth of a core.
     settings = {'black_box': 'none'}
-    with_cube = '-p', 'cube:=true'
     return {
         'reach': arm('reach', 8.0, 'robot/owi535_sim'),
-        'push': arm('push', 12.0, 'robot/owi535_push', *with_cube),
-        'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', *with_cube),
+        'camera': arm('reach', 8.0, 'robot/owi535_camera',
+                      node('camera', image_width=64, image_height=64), speed=_CAMERA_SPEED),
+        'push': arm('push', 12.0, 'robot/owi535_push', cube=True),
+        'pick_place': arm('pick_place', 10.0, 'robot/owi535_pick_place', cube=True),
         'diff_drive': Robot(
             10.0, 20, 4.0,
-            [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p', 'robots:=1', '-p',
-             f'speed:={_DRIVE_SPEED}'],
+            [[sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p', 'robots:=1', '-p',
+              f'speed:={_DRIVE_SPEED}']],
             [sys.executable, str(drive / 'person.py'), '--ros-args', '-p', 'robots:=1', '-p',
              'first:={first}', '-p', 'patience:={patience}'],
             {'env_id': 'robot/diff_drive', 'robots': str(drive), **settings})}
@@ -114,7 +121,9 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
         folder = Path(temporary) / 'run'
         settings = {**robot.settings, 'algorithm': algorithm, 'seed': str(seed)}
         try:
-            with launched(*robot.simulation):
+            with contextlib.ExitStack() as simulations:
+                for each in robot.simulations:
+                    simulations.enter_context(launched(*each))
                 with contextlib.nullcontext() if case == 'nothing' else launched(*words), launched(
                         *launch_command('train.launch.py', folder, settings)) as process:
                     wait(process, is_over, 3600.0, 'the end of a trial')
