@@ -80,8 +80,8 @@ class Person(Node):
 
     def _on_joints(self, message: JointState) -> None:
         now = seconds(message.header.stamp)
-        target, moved = self._target, self._cube
-        if target is None or not self._is_running or (self._script and moved is None):
+        target, cube = self._target, self._cube
+        if target is None or not self._is_running or (self._script and cube is None):
             self._send(np.zeros_like(self._sent))
             return
         # It looks as often as a policy does.
@@ -90,8 +90,7 @@ class Person(Node):
         self._looked_at = now
         positions = positions_of(message)
         tool = self._kinematics.pose(positions)[:3, 3]
-        if moved is None or self._script is None:
-            moved = tool
+        moved = tool if cube is None or self._script is None else cube
         distance = float(np.linalg.norm(moved - target) + np.linalg.norm(moved - tool))
         if distance < self._nearest - NEARER:
             self._nearest, self._nearest_at = distance, now
