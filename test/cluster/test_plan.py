@@ -11,6 +11,8 @@ from vdl_ros.cluster.control import without
 from vdl_ros.cluster.plan import ClusterConfig, Row, make_plan
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.settings import SettingError
+from vdl_ros.rl.runs.run_config import save_settings
+from vdl_ros.tools.cluster import learner_and_actor_settings
 
 LAB = [Row('learner', '10.9.9.1', devices='0'), Row('learner', '10.9.9.2', 2222, '0,1', 'anna'),
        Row('actor', '10.9.9.1'), Row('actor', '10.9.9.3'), Row('actor', '10.9.9.4')]
@@ -75,6 +77,20 @@ def test_one_learner_needs_no_group_and_this_machine_no_ssh():
     assert {'num_actors:=1', 'actor_id:=actor_2'} <= {*second.command}
     with pytest.raises(SettingError, match="host: 'localhost' is not allowed beside other hosts"):
         plan([Row('learner', 'localhost'), Row('actor', '10.9.9.1')])
+
+
+def test_each_process_gets_the_settings_that_are_its_own_also_of_a_saved_run(tmp_path):
+    save_settings(tmp_path, {
+        'env_id': 'robot/mine', 'robots': 'lab', 'keep_checkpoints': 3, 'save_replay': False,
+        'num_learners': 1})
+    found = learner_and_actor_settings({
+        'config': str(tmp_path / 'config.yaml'), 'robots': 'mine', 'log_level': 'warn',
+        'adversarial_checkpoint': 'a.pt'})
+    assert found['first'].items() >= {
+        'env_id': 'robot/mine', 'robots': 'mine', 'keep_checkpoints': '3'}.items()
+    assert found['learner'] == {'robots': 'mine', 'log_level': 'warn'}
+    assert found['actor'] == {
+        'robots': 'mine', 'adversarial_checkpoint': 'a.pt', 'log_level': 'warn'}
 
 
 def test_the_loss_of_a_host_says_what_it_means():

@@ -41,7 +41,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_text, select, settings_of, suggestion
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.recipes.config_file import read_config
-from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, verify_run
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import die_with_parent
@@ -50,10 +50,10 @@ EXIT_FAILED = 1
 ACTIONS = ('start', 'status', 'stop')
 # Settings of learner 0, which sends those of the training to all others.
 FIRST = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), AttackConfig,
-         RunConfig, ProcessConfig)
+         RunConfig, RunFolderConfig, ProcessConfig)
 # Of the others and of actors: those of their own process.
-OTHERS = ('env_modules', 'device', 'learner_threads', 'group_timeout')
-ACTORS = ('env_modules', 'adversarial_checkpoint')
+OTHERS = (*settings_of(EnvModulesConfig), 'device', 'learner_threads', 'group_timeout')
+ACTORS = (*settings_of(EnvModulesConfig), 'adversarial_checkpoint')
 # Launch arguments of every learner and actor.
 OF_EVERY_TASK = ('namespace', 'log_level')
 # Derived from the hosts file, or of one host.
