@@ -22,6 +22,7 @@ from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     ActingConfig,
     ActorConfig,
+    DemonstrationsConfig,
     EvaluateConfig,
     ReplayConfig,
     TrainConfig,
@@ -46,6 +47,7 @@ from vdl_ros.ros.node_settings import (
 )
 
 LOCAL = '`python -m vdl_ros.local_training`'
+SAME = 'Given in the same places as [the environment](#the-environment)'
 # Title, where its settings are given, and groups of settings, which are named in the table.
 PAGES = (
     ('The environment',
@@ -55,22 +57,24 @@ PAGES = (
      'Each host has its own ([environments.md](environments.md)). Arguments of `train`, '
      '`learner`, `actors` and `evaluate.launch.py`; parameters of nodes with environments; '
      f'options of {LOCAL}.', (('', EnvModulesConfig),)),
-    ('Learning', 'Where the environment is.', (('', TrainConfig),)),
-    ('Learning by one algorithm', 'Where the environment is, with this `algorithm`.', (
-        ('`dqn` and `sac`', ReplayConfig),
+    ('Learning', f'{SAME}.', (('', TrainConfig),)),
+    ('Learning by one algorithm', f'{SAME}, with this `algorithm`.', (
+        ('`dqn` and `sac`', ReplayConfig), ('`sac` and `bc`', DemonstrationsConfig),
         *((f'`{name}`', settings) for name, settings in ALGORITHM_SETTINGS.items()))),
     ('An attack',
-     'Where the environment is; also arguments of `evaluate.launch.py`, `arm.launch.py`, '
-     'parameters of `evaluate`, `attacker` ([attacks.md](attacks.md)). Each host has its own '
-     '`adversarial_checkpoint`, also for `actors.launch.py`, `actor` and `evaluator`.',
+     f'{SAME}; also arguments of `evaluate.launch.py`, `arm.launch.py`, parameters of '
+     '`evaluate`, `attacker` ([attacks.md](attacks.md)). Each host has its own '
+     '`adversarial_checkpoint`: not of `learner`, but of `actors.launch.py`, `actor` and '
+     '`evaluator`.',
      (('', AttackConfig), ('', SurrogateConfig))),
     ('An experiment', 'Parts of a spec ([experiments.md](experiments.md)).', (
         ('`meta`', MetaConfig), ('`search`', SearchConfig),
         ('`reference`, for environments that are not in `config/reference_returns.yaml`',
          ReferenceConfig))),
     ('The run',
-     'Launch arguments of `train.launch.py`, `learner.launch.py`; parameters of `learner`; the '
-     f'second part also options of {LOCAL} ([runs.md](runs.md)).',
+     'Launch arguments of `train.launch.py`, `learner.launch.py`; parameters of `learner`; '
+     f'`run_dir`, `resume`, `init` and the second part also options of {LOCAL} '
+     '([runs.md](runs.md)).',
      (('', RunConfig), ('the folder', RunFolderConfig))),
     ('A cluster',
      'Arguments of `cluster.launch.py` and `cluster`, which also take those of learning and of '
@@ -117,11 +121,12 @@ A launch argument is `name:=value`, a parameter `-p name:=value`. Later ones ove
 
 1. the defaults below
 2. presets in `config/algorithms` and `config/tasks`
-3. a YAML file of `name: value`, with `config:=FILE` (`train`, `learner` and `actors.launch.py`)
+3. a YAML file of `name: value`, with `config:=FILE` (`train`, `learner`, `actors` and \
+`cluster.launch.py`, `cluster`, local_training)
 4. a ROS parameter file, with `params_file:=FILE` ([nodes.md](nodes.md))
 5. arguments
 
-Defaults are whole numbers (`16`), numbers (`0.5`), `true` or `false`, texts (`''` is empty), or \
+Of `resume` and `init`, the settings of their run stand in for the presets. Defaults are whole numbers (`16`), numbers (`0.5`), `true` or `false`, texts (`''` is empty), or \
 the first one of the named choices.
 """
 
