@@ -170,8 +170,9 @@ class Checks:
             batch = learner.make_batch(unrolls)
             learner.learn(batch)
             following = learner.make_batch(draw(learner, 100 + seed, 2, 4))
-            same &= all(torch.equal(one.cpu(), other) for one, other in zip(
-                batch.tensors, make_batch(unrolls, learner.schema).tensors, strict=True))
+            sent = make_batch(unrolls, learner.schema).tensors
+            same &= all(torch.equal(each.cpu(), sent[name])
+                        for name, each in batch.tensors.items())
             learner.learn(following)
         self.say('batches are what was sent', same)
 

@@ -8,10 +8,8 @@ done: PyTorch's allocator records an event after each copy.
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from vdl_ros.common.settings import SettingError
@@ -94,68 +92,3 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             copies[name].copy_(tensor, non_blocking=True)
         torch.cuda.current_stream(device).synchronize()
     return copies
-
-
-class HostMemory:
-    """Memory in which batches are assembled: that of the host, without further copies."""
-
-    def empty(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
-        """Return an empty tensor [T, B, ...] to fill with columns."""
-        return torch.from_numpy(np.empty(shape, dtype))
-
-    def columns(self, whole: Tensor, start: int, stop: int) -> Tensor:
-        """Return [T, stop - start, ...] in host memory to write to; then call :meth:`put`."""
-        return whole[:, start:stop]
-
-    def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        """Copy ``columns``, which must no longer change, into ``whole``."""
-
-    def take(self, array: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(array)
-
-    def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
-        """Make the work that is queued next wait until ``tensors`` are copied."""
-
-
-class DeviceMemory(HostMemory):
-    """The memory of a CUDA device, filled by a separate stream.
-
-    Copies overlap with the host's work and with computation. Columns of a time-major tensor are
-    not contiguous: they are copied as a contiguous tensor, which the device copies into place.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def empty(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
-        kind = torch.from_numpy(np.empty(0, dtype)).dtype
-        with torch.cuda.stream(self._stream):
-            return torch.empty(tuple(shape), dtype=kind, device=self._device)
-
-    def columns(self, whole: Tensor, start: int, stop: int) -> Tensor:
-        with torch.cuda.device(self._device):
-            return torch.empty((len(whole), stop - start, *whole.shape[2:]), dtype=whole.dtype,
-                               pin_memory=True)
-
-    def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        with torch.cuda.stream(self._stream):
-            there = columns.to(self._device, non_blocking=True)
-            whole[:, start:start + columns.shape[1]].copy_(there)
-
-    def take(self, array: NDArray[np.generic]) -> Tensor:
-        with torch.cuda.stream(self._stream):
-            return torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True)
-
-    def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
-        """Let the device wait; this thread goes on."""
-        computing = torch.cuda.current_stream(self._device)
-        computing.wait_stream(self._stream)
-        for tensor in tensors:
-            # Otherwise this class's stream could reuse the memory of a freed tensor while
-            # computation with it goes on.
-            tensor.record_stream(computing)
-
-
-def memory_of(device: torch.device) -> HostMemory:
-    return HostMemory() if device == CPU else DeviceMemory(device)

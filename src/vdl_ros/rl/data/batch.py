@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
-from vdl_ros.rl.device import HostMemory
+from vdl_ros.rl.device import send
 
 B = TypeVar('B', bound='Batch')
 
@@ -61,49 +61,45 @@ class Batch:
         return ~self.is_reset[1:]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
+
+    def on(self: B, device: torch.device) -> B:
+        """Return the batch on a device; copies may be under way."""
+        if self.actions.device == device:
+            return self
+        return replace(self, **{name: send(each, device) for name, each in self.tensors.items()})
 
     def columns(self: B, index: Tensor) -> B:
         """Return the columns of ``index``, int64 [N], without their sources."""
-        columns = {name: each[:, index] for name, each in vars(self).items()
-                   if isinstance(each, Tensor) and name != 'state'}
+        columns = {name: each[:, index] for name, each in self.tensors.items() if name != 'state'}
         return replace(self, **columns, state=self.state[index], sources=())
 
 
-def make_batch(
-    unrolls: Sequence[Unroll], schema: UnrollSchema, memory: HostMemory | None = None,
-) -> Batch:
-    """Concatenate unrolls along the batch axis; every array is copied once.
-
-    To the ``memory`` of a device the observations of an unroll are copied while the next one's are
-    decoded: call ``memory.wait_for_copies`` before use.
-    """
-    memory = memory or HostMemory()
+def make_batch(unrolls: Sequence[Unroll], schema: UnrollSchema) -> Batch:
+    """Concatenate unrolls along the batch axis, in host memory; every array is copied once."""
     space = schema.observation_space
     total = sum(unroll.num_envs for unroll in unrolls)
-    observations = memory.empty((schema.unroll_length + 1, total, *space.shape), space.dtype)
+    observations = np.empty((schema.unroll_length + 1, total, *space.shape), space.dtype)
     start = 0
     for unroll in unrolls:
         stop = start + unroll.num_envs
-        columns = memory.columns(observations, start, stop)
-        schema.decode_into(unroll.arrays, columns.numpy())
-        memory.put(observations, start, columns)
+        schema.decode_into(unroll.arrays, observations[:, start:stop])
         start = stop
 
     def joined(name: str, axis: int = 1) -> Tensor:
-        return memory.take(np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
+        return torch.from_numpy(
+            np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
 
     # Most unrolls have none, of environments that are no robots.
     persons = [unroll.arrays.get('intervened', np.zeros_like(unroll.arrays['terminated']))
                for unroll in unrolls]
 
     return Batch(
-        observations, joined('actions'), joined('rewards'), joined('terminated'),
+        torch.from_numpy(observations), joined('actions'), joined('rewards'), joined('terminated'),
         joined('truncated'), joined('is_reset'), joined('behaviour_log_probs'),
-        memory.take(np.concatenate(persons, 1)),
-        joined('state', 0) if schema.state_size else memory.take(
-            np.zeros((total, 0), np.float32)),
+        torch.from_numpy(np.concatenate(persons, 1)),
+        joined('state', 0) if schema.state_size else torch.zeros(total, 0),
         tuple(Source(unroll.start_id, unroll.sequence, unroll.num_envs)
               for unroll in unrolls))
 

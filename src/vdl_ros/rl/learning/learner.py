@@ -14,7 +14,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
-from vdl_ros.rl.device import CPU, memory_of
+from vdl_ros.rl.device import CPU
 from vdl_ros.rl.distributed.collectives import DeltaExchange, Group
 from vdl_ros.rl.learning.demonstrations import repeated
 from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy, weights
@@ -59,7 +59,7 @@ class Learner:
             Group() if by_delta else self.group)
         self._exchange = (DeltaExchange(self.policy, config.exchange_period, self.group)
                           if by_delta else None)
-        self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
+        self._batch_device = CPU if self.algorithm.learns_from_host else device
         self.version = 0
         self.agent_steps = 0
         self._seed = config.seed
@@ -71,7 +71,7 @@ class Learner:
     def make_batch(self, unrolls: Sequence[Unroll]) -> Batch:
         """Return unrolls, whose arrays the schema has checked, as one batch."""
         with self._timer('decode'):
-            return make_batch(unrolls, self.schema, self._memory)
+            return make_batch(unrolls, self.schema).on(self._batch_device)
 
     def learn(self, batch: Batch) -> dict[str, float]:
         """Make one update from this learner's batch and those of the others; return metrics.
@@ -80,7 +80,6 @@ class Learner:
         is not finite, and GroupError if another learner is gone.
         """
         with self._timer('learn'):
-            self._memory.wait_for_copies(batch.tensors)
             optimizer = self.algorithm.optimizer
             optimizer.schedule(self.agent_steps)
             metrics: dict[str, float] = {}
