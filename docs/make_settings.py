@@ -126,7 +126,9 @@ A launch argument is `name:=value`, a parameter `-p name:=value`. Later ones ove
 4. a ROS parameter file, with `params_file:=FILE` ([nodes.md](nodes.md))
 5. arguments
 
-Of `resume` and `init`, the settings of their run stand in for the presets. Defaults are whole numbers (`16`), numbers (`0.5`), `true` or `false`, texts (`''` is empty), or \
+Of `resume` and `init`, the settings of their run stand in for the presets.
+
+Defaults are whole numbers (`16`), numbers (`0.5`), `true` or `false`, texts (`''` is empty), or \
 the first one of the named choices.
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from vdl_ros.envs import dummy
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.dummy import MAX_BYTES, Dummy, DummyEnv, parse
+from vdl_ros.envs.dummy import MAX_BYTES, Dummy, parse
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make, spaces
 
@@ -69,9 +69,10 @@ def test_observations_hardly_compress_differ_and_follow_from_the_seed():
     assert len({observation.tobytes() for step in seen for observation in step}) == 42
     # They differ even if the size divides the noise.
     for size in (1, 1_048_573):
-        env = DummyEnv(f'dummy/OBS{size}-v0')
+        env = make(EnvConfig(env_id=f'dummy/OBS{size}-v0'), seed=0, num_envs=1)
         first, _ = env.reset(seed=0)
-        assert not all(np.array_equal(first, env.step(0)[0]) for _ in range(8))
+        assert not all(
+            np.array_equal(first, env.step(np.zeros(1, np.int64))[0]) for _ in range(8))
 
 
 @pytest.mark.parametrize(('time_limit', 'length'), [(0, 1000), (4, 4)])

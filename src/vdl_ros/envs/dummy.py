@@ -23,7 +23,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepResult, StepResult
+from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, StepResult
 
 NAMESPACE = 'dummy/'
 MAX_BYTES = 1 << 26
@@ -66,8 +66,7 @@ def register_dummies(env_id: str) -> None:
     if env_id not in gymnasium.registry:
         parse(env_id)
         gymnasium.register(
-            env_id, entry_point=f'{__name__}:DummyEnv',
-            vector_entry_point=f'{__name__}:DummyVectorEnv', max_episode_steps=_EPISODE,
+            env_id, vector_entry_point=f'{__name__}:DummyVectorEnv', max_episode_steps=_EPISODE,
             kwargs={'name': env_id})
 
 
@@ -103,26 +102,10 @@ def _noise(size: int) -> NDArray[np.uint8]:
     return np.lib.stride_tricks.sliding_window_view(strip, size)
 
 
-class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One environment: each observation is the next window of noise."""
-
-    def __init__(self, name: str) -> None:
-        self._one = DummyVectorEnv(1, name)
-        self.observation_space: spaces.Space[Any] = self._one.single_observation_space
-        self.action_space: spaces.Space[Any] = self._one.single_action_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode, with a seed at a new position in the noise."""
-        return self._one.reset(seed=seed)[0][0], {}
-
-    def step(self, action: np.int64) -> SingleStepResult:
-        """Take the step's time; the action has no effect."""
-        return self._one.step(np.zeros(1, np.int64))[0][0], 1.0, False, False, {}
-
-
 class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     """B copies; the id tells whether their steps take the time of one or of B.
 
+    Each observation is the next window of noise, from a new position after a reset with a seed.
     All episodes start and end together.
     """
 

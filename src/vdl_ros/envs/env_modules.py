@@ -9,18 +9,13 @@ import json
 import math
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import gymnasium
 import gymnasium.wrappers
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from vdl_ros.common.opengl import refuse_unusable_backend
 from vdl_ros.common.quoting import cause, quoted, text_of
@@ -51,26 +46,23 @@ def import_modules(config: EnvModulesConfig) -> None:
             with ForeignCall(f'env_modules: {name!r}', 'being imported'):
                 importlib.import_module(name)
         except foreign_errors() as error:
-            _refuse_gevent(name)
-            # Those of what a later version of a package has not any more.
-            later = isinstance(error, ImportError | AttributeError | TypeError)
-            raise SettingError(
-                f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
-                f'{version_hint(error, later)}') from error
-        _refuse_gevent(name)
+            raise SettingError(f'env_modules: {name!r} cannot be imported: '
+                               f'{_reason(name, error)}{version_hint(error)}') from error
         if name not in _imported:
             _imported.append(name)
 
 
-def _refuse_gevent(name: str) -> None:
-    gevent = sys.modules.get('gevent.monkey')
-    if gevent is not None and gevent.is_anything_patched():
-        raise SettingError(f'env_modules: {name!r} replaces the threads of Python by those of '
-                           'gevent (patch_all), with which no training runs') from None
-
-
 def imported_modules() -> list[str]:
     return list(_imported)
+
+
+def version_hint(error: BaseException) -> str:
+    """Return the end of a line about an error that other versions of packages may not raise."""
+    # Of a name that a later version has not any more.
+    is_due = isinstance(error, ImportError | AttributeError) and not isinstance(
+        error, ModuleNotFoundError)
+    return '; if it needs other versions of packages: docs/environments.md#versions' if (
+        is_due) else ''
 
 
 def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
@@ -224,58 +216,3 @@ def _wrap(
     if isinstance(space, gymnasium.spaces.Box):
         check_memory(num_envs, math.prod(space.shape) * space.dtype.itemsize)
     return wrapped
-
-
-# What the set-up pins. Many environments name no upper limit of these, and need one.
-_PINNED = ('gymnasium', 'mujoco', 'numpy')
-
-
-def version_hint(error: BaseException, later: bool = True) -> str:
-    """Return which requirements of the packages in the traceback the installed versions miss.
-
-    Args:
-        later: if none is missed, name those that a later major version of a pinned package meets.
-
-    Returns:
-        The end of a line, with packages, requirements and versions; '' if there is none.
-    """
-    missed: dict[str, str] = {}
-    unlimited: dict[str, str] = {}
-    later = later and not isinstance(error, OSError)  # such as of a refused download
-    for owner, requirement, installed in _requirements(error):
-        name = canonicalize_name(requirement.name)
-        text = (f'; {owner} requires {requirement.name}{requirement.specifier}, installed is '
-                f'{installed}')
-        if not requirement.specifier.contains(installed, prereleases=True):
-            missed.setdefault(name, text)
-        elif later and name in _PINNED and requirement.specifier and all(
-                Version(installed).major > Version(each.version.removesuffix('.*')).major
-                for each in requirement.specifier):
-            unlimited.setdefault(name, text)
-    found = ''.join((missed or unlimited).values())
-    return found and f'{found}; docs/environments.md#versions installs other versions apart'
-
-
-def _requirements(error: BaseException) -> Iterator[tuple[str, Requirement, str]]:
-    """Yield name and version of a package, what it requires, and the installed version of that."""
-    owners = metadata.packages_distributions()
-    for name in dict.fromkeys(name for top in _packages(error) for name in owners.get(top, ())):
-        if canonicalize_name(name) in _PINNED:
-            continue
-        for text in metadata.requires(name) or ():
-            try:
-                requirement = Requirement(text)
-                if not requirement.marker or requirement.marker.evaluate({'extra': ''}):
-                    yield (f'{name} {metadata.version(name)}', requirement,
-                           metadata.version(requirement.name))
-            # Metadata that follow no standard, or a package that is not installed.
-            except (ValueError, metadata.PackageNotFoundError):
-                continue
-
-
-def _packages(error: BaseException | None) -> Iterator[str]:
-    """Yield the top-level modules in the tracebacks of an error and of its causes."""
-    while error is not None:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            yield str(frame.f_globals.get('__name__')).partition('.')[0]
-        error = error.__cause__ or error.__context__

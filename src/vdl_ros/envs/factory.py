@@ -268,7 +268,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig, count: int = 1) -> Iterator[list
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
         raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
                        f'{reason if refuses else cause(error)}'
-                       f'{fewer}{version_hint(error, later=not refuses)}') from error
+                       f'{fewer}{version_hint(error)}') from error
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:

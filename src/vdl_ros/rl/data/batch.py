@@ -68,7 +68,8 @@ class Batch:
         """Return the batch on a device; copies may be under way."""
         if self.actions.device == device:
             return self
-        return replace(self, **{name: send(each, device) for name, each in self.tensors.items()})
+        sent = {name: send(each, device) for name, each in self.tensors.items()}
+        return replace(self, **sent, sources=self.sources)
 
     def columns(self: B, index: Tensor) -> B:
         """Return the columns of ``index``, int64 [N], without their sources."""
