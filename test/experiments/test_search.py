@@ -1,6 +1,5 @@
 """Searches with trials that take no time: pruning, several hosts, samplers, storages."""
 
-import math
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -158,7 +157,6 @@ def score(params):
 @pytest.mark.parametrize('found', [
     search('random', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
     search('tpe', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
-    search('cmaes', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
     search('grid', learning_rate=RATES, lstm_size=SIZES)], ids=lambda each: each.config.sampler)
 def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice(found):
     def opened(storage):
@@ -180,19 +178,6 @@ def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice
     drawn = [each.params for each in one.get_trials()]
     assert [each.params for each in again.get_trials()] == drawn
     assert len({str(each) for each in drawn}) == 6
-
-
-def test_cmaes_approaches_a_peak():
-    found = search('cmaes', learning_rate=RATE, hidden_size=WIDTH)
-    study = optuna.create_study(sampler=make_sampler(found, 7), direction='maximize')
-    distances = []
-    for _ in range(90):
-        trial = study.ask()
-        params = draw(trial, found)
-        distances.append(math.hypot(math.log10(params['learning_rate'] / 1e-3) / 3,
-                                    (params['hidden_size'] - 200) / 248))
-        study.tell(trial, -distances[-1])
-    assert sum(distances[-18:]) / 18 < 0.25 * sum(distances[:18]) / 18
 
 
 def study_of(storage, content=None):

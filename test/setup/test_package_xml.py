@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[2]
 # Keys of rosdep, looked up in ros/rosdistro on 2026-08-22; '' where it has none.
 KEYS = {
-    'ale_py': '', 'av': '', 'cmaes': '', 'gymnasium': 'python3-gymnasium-pip',
+    'ale_py': '', 'av': '', 'gymnasium': 'python3-gymnasium-pip',
     'libusb_package': '', 'matplotlib': 'python3-matplotlib', 'mcap': '', 'msgspec': '',
     'mujoco': 'python3-mujoco-pip', 'numpy': 'python3-numpy', 'onnx': '',
     'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'packaging': 'python3-packaging',

@@ -190,8 +190,6 @@ def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
         yield f'a search by {sampler} needs a budget: meta.trials is missing'
     if sampler == 'grid' and not search.grid_size:
         yield 'a grid needs choices, not ranges: [value, value]'
-    if sampler == 'cmaes' and sum(each.kind != 'choices' for each in search.spaces.values()) < 2:
-        yield 'cmaes needs at least two spaces that are ranges or normal distributions'
 
 
 #: How the bodies of a spec are given, as in SLM-Lab: ``num`` of each agent in each environment,

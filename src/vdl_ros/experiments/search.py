@@ -13,16 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
-from cmaes import CMA
-from optuna._transform import _SearchSpaceTransform
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import ExperimentalWarning, OptunaError, UpdateFinishedTrialError
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.pruners import BasePruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
-from optuna.search_space import intersection_search_space
 from optuna.storages import (
     BaseStorage,
     JournalStorage,
@@ -48,8 +44,6 @@ _STATES = {TrialState.COMPLETE: 'complete', TrialState.PRUNED: 'pruned', TrialSt
 # Time between the signs of life of a trial in a database, and without one until it counts as dead,
 # s; how often a trial that is dead is begun again.
 _HEARTBEAT_S, _DEAD_S, _MAX_RETRIES = 10, 60, 3
-# Deviation of the first generation of CMA-ES in a cube of width 1, as Optuna's.
-_SIGMA = 1 / 6
 _DIED = 'its process ended'
 Distributions = dict[str, BaseDistribution]
 
@@ -126,8 +120,6 @@ def make_sampler(search: Search, seed: int) -> BaseSampler:
         return SeededSampler(lambda _: GridSampler(grid, seed=seed), seed)
     if config.sampler == 'random':
         return SeededSampler(lambda number: RandomSampler(seed=number), seed)
-    if config.sampler == 'cmaes':
-        return SeededSampler(CmaEs, seed)
     # constant_liar: trials that run at the same time do not try the same.
     return SeededSampler(lambda number: TPESampler(
         seed=number, n_startup_trials=config.startup_trials, constant_liar=True), seed)
@@ -159,42 +151,6 @@ class SeededSampler(BaseSampler):
     ) -> Any:
         return self._sampler(trial, param_name).sample_independent(
             study, trial, param_name, param_distribution)
-
-
-class CmaEs(RandomSampler):
-    """CMA-ES (Hansen and Ostermeier 2001) of the package cmaes, made anew for each trial.
-
-    Optuna's own keeps the optimizer as a pickle in the storage, which may be somebody else's. Here
-    the complete trials are told again, a generation after the other, in the order in which they
-    ended: with several at a time some are of an older generation. What is no number is drawn at
-    random.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._seed = seed
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
-        """Return the numbers; nothing before the first trial is complete."""
-        return {name: each for name, each in intersection_search_space(
-            study.get_trials(deepcopy=False)).items()
-            if not isinstance(each, CategoricalDistribution)}
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: Distributions,
-    ) -> dict[str, Any]:
-        if not search_space:
-            return {}
-        space = _SearchSpaceTransform(search_space, transform_0_1=True)
-        optimizer = CMA(np.full(len(search_space), 0.5), _SIGMA, bounds=space.bounds,
-                        seed=self._seed)
-        told = [(space.transform(each.params), -float(each.value or 0.0))
-                for each in sorted(study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]),
-                                   key=lambda each: (each.datetime_complete, each.number))]
-        size = optimizer.population_size
-        for begin in range(0, len(told) - size + 1, size):
-            optimizer.tell(told[begin:begin + size])
-        return space.untransform(optimizer.ask())
 
 
 @dataclasses.dataclass(frozen=True)

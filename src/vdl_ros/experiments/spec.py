@@ -44,8 +44,8 @@ class SearchConfig:
     """Settings of the part ``search`` of a spec, beside its spaces."""
 
     sampler: str = setting(
-        'tpe', 'All of a grid, random, tree-structured Parzen estimator, or CMA-ES.',
-        choices=('grid', 'random', 'tpe', 'cmaes'))
+        'tpe', 'All of a grid, random, or tree-structured Parzen estimator.',
+        choices=('grid', 'random', 'tpe'))
     pruner: str = setting(
         'none', 'median: end a trial below the median return of earlier ones at the same place '
         'of the same session.', choices=('none', 'median'))
