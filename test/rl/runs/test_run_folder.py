@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 
 import matplotlib.image
 import numpy as np
@@ -123,25 +122,6 @@ def test_resume_drops_progress_and_events_after_the_checkpoint(path, kept):
     assert steps_of(again) == [*before, 260]
     series = RecordedRun(path).series('steps', 'a')
     assert (list(series.x), list(series.y)) == ([*before, 260], [*before, -260])
-
-
-def test_events_are_whole_and_in_one_file_after_a_full_disk(path):
-    folder = RunFolder(path)
-    folder.open({}, 0)
-    folder.report(row(100), {'a': 1.0})
-    file, = path.glob('events*')
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The kernel writes two more bytes, then it refuses.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 2, limits[1]))
-    try:
-        for _ in range(2):
-            with pytest.raises(OSError, match='events'):
-                folder.write_scalars({'a': 2.0}, 101)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    folder.report(row(102), {'a': 3.0})
-    assert list(path.glob('events*')) == [file]
-    assert list(RecordedRun(path).series('steps', 'a').y) == [1.0, 3.0]
 
 
 def test_actors_are_assigned_to_learners_in_turn():
