@@ -143,20 +143,6 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch):
         loader.check_picture(loader.rows[index], picture(shown[index]))
 
 
-def test_captured_frames_are_rows_without_actions(captured, tmp_path):
-    folder, cameras = captured
-    found = export(folder, tmp_path / 'out', ExportOptions())
-    assert (found.rows, found.episodes) == (12, 1)
-    assert any('no action' in note for note in found.notes)
-    loader = Loader(tmp_path / 'out')
-    assert 'action' not in loader.features
-    for number, row in enumerate(loader.rows):
-        np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
-                                   rtol=1e-6)
-        assert row['observation.state'][0] == pytest.approx(0.1 * number)
-        loader.check_picture(row, picture(number))
-
-
 def test_an_episode_may_be_one_row_and_another_encoding_becomes_rgb(builder, tmp_path):
     for number in range(3):
         ns = START_NS + number * 5_000 * MS

@@ -6,9 +6,8 @@ import pytest
 from vdl_ros.export.synchronizer import ExportOptions, mean_rate, place_images
 
 
-def place(seconds, fps=10, independent=False, **options):
-    return place_images([round(each * 1e9) for each in seconds], fps, ExportOptions(**options),
-                        independent=independent)
+def place(seconds, fps=10, **options):
+    return place_images([round(each * 1e9) for each in seconds], fps, ExportOptions(**options))
 
 
 def begins(placed):
@@ -67,7 +66,3 @@ def test_a_small_step_back_drops_an_image_and_a_large_one_starts_an_episode():
     assert [each.dropped for each in found] == [
         '', '', 'the same stamp twice', 'older than the image before', '', '', '']
     assert begins(found) == [0, 5]
-    # Independent images may have any distance.
-    found = place([0.0, 0.001, 50.0, 49.9, 49.9, 49.95], independent=True)
-    assert begins(found) == [0, 3]
-    assert [each.dropped for each in found] == ['', '', '', '', 'the same stamp twice', '']

@@ -12,9 +12,8 @@ from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.common.files import new_folder
 from vdl_ros.export.lerobot import LeRobotWriter, Row
 from vdl_ros.export.lerobot_check import load_pyarrow
-from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, Picture
+from vdl_ros.export.messages import ARM, ArmBag, BagTopics, Picture
 from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
-from vdl_ros.pose.frames import is_data_set
 
 # Where neither the user nor the bag names one.
 _TASK = 'move the arm'
@@ -70,8 +69,7 @@ def _bags(
         if options.only_successes and not labels.success:
             failures += 1
             continue
-        bags.append(CapturedFrames(each, topics) if is_data_set(each) else
-                    ArmBag(each, options.namespace, topics))
+        bags.append(ArmBag(each, options.namespace, topics))
         tasks.append(options.task or labels.task or _TASK)
     if not bags:
         raise ValueError(f'{path}: none of {failures} episodes was saved as a success')
@@ -81,9 +79,8 @@ def _bags(
 def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[int, Row]]:
     """Yield the number of its episode in the bag and each row."""
     columns = [bag.topics.names.index(name) for name in found.joints]
-    state, command, camera = (
-        each.astype(np.float32) for each in (
-            scan.state[:, columns], scan.executed(bag.topics.parts, found.fps), scan.camera))
+    state = scan.state[:, columns].astype(np.float32)
+    command = scan.executed(bag.topics.parts, found.fps).astype(np.float32)
     images = (entry.value for entry in bag.read(pixels=True) if entry.topic == bag.topics.rows)
     last: Row | None = None
     episode = 0
@@ -95,8 +92,7 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
             yield episode, last
         episode += placement.begins
         last = Row(value.pixels if isinstance(value, Picture) else None, state[index],
-                   command[index] if found.motors else None,
-                   camera[index] if found.camera else None)
+                   command[index] if found.motors else None)
         yield episode, last
 
 
@@ -113,8 +109,6 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.motors:
         notes.append(f'no {bags[0].topics.command}: rows have no action')
-    if found.camera:
-        notes.append('captured frame by frame: rows are no sequence, their times only number them')
-    elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:
+    if abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:
         notes.append(f'{noun} came at {found.measured:.2f} Hz, rows are numbered at {found.fps}')
     return notes

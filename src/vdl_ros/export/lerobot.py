@@ -25,7 +25,6 @@ class Layout:
         size: width and height of the images; (0, 0): there are none.
         joints: names of the numbers in ``state``.
         motors: names of the motors in ``action``; none if the bag holds no commands.
-        camera: whether rows have its pose: captured frame by frame, they are no sequence.
         fps: rows per second.
         tasks: what the arm does in the episodes, in words, each text once.
         rewards: whether rows have rewards and ends.
@@ -34,7 +33,6 @@ class Layout:
     size: tuple[int, int] = (0, 0)
     joints: tuple[str, ...] = ()
     motors: tuple[str, ...] = ()
-    camera: bool = False
     fps: int = 0
     tasks: tuple[str, ...] = ()
     robot: str = 'owi535'
@@ -53,14 +51,12 @@ class Row:
         image: RGB, uint8 [height, width, 3]; None without images.
         state: float32 [D]; of the arm the positions of its joints, rad.
         action: commands of the motors, float32 [motors]; None without commands.
-        camera: distance (m), elevation and azimuth (rad), float32 [3]; None unless captured.
         reward, done: of the action, and whether it terminated the episode.
     """
 
     image: NDArray[np.uint8] | None
     state: NDArray[np.float32]
     action: NDArray[np.float32] | None
-    camera: NDArray[np.float32] | None = None
     reward: float = 0.0
     done: bool = False
 
@@ -130,8 +126,6 @@ def _merge(first: Statistics | None, second: Statistics) -> Statistics:
 
 
 _IMAGE = 'observation.images.camera'
-# LeRobot's name for the state of the environment.
-_CAMERA = 'observation.environment_state'
 _EPISODES = 'meta/episodes/chunk-000/file-000.parquet'
 _DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 _VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
@@ -149,8 +143,6 @@ def _features(layout: Layout) -> dict[str, dict[str, Any]]:
     if layout.rewards:
         found |= {'next.reward': {'dtype': 'float32', 'shape': [1], 'names': None},
                   'next.done': {'dtype': 'bool', 'shape': [1], 'names': None}}
-    if layout.camera:
-        found[_CAMERA] = vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
     video = {
         'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
         'info': {
@@ -241,7 +233,7 @@ class LeRobotWriter:
         counts, length = np.zeros((3, 256), np.int64), 0
         for row in rows:
             values: dict[str, Any] = {
-                'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
+                'observation.state': row.state, 'action': row.action,
                 'next.reward': row.reward, 'next.done': row.done,
                 'timestamp': length / self._layout.fps, 'frame_index': length,
                 'episode_index': self._count, 'index': self._frames + length,

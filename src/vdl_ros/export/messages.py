@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from vdl_ros.bags.messages import MessageError, decode, is_stamped, stamp_of, va
 from vdl_ros.bags.reader import BagReader
 from vdl_ros.common.images import EncodingError, ImageError, pixels_of
 from vdl_ros.common.quoting import shown
-from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
     COMPRESSED_IMAGE,
     IMAGE,
@@ -28,11 +26,6 @@ from vdl_ros.robots.contract import (
 )
 from vdl_ros.robots.readings import ReadingError, read_feature, read_part
 
-# Times of captured frames only number them.
-_FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
-_JOINT_STATES = 'arm/joint_states'
-#: Where the camera of a captured frame was, beside the topics.
-CAMERA = 'camera'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
 
@@ -86,7 +79,7 @@ def _motors(message: Any) -> tuple[float, ...]:
     return value
 
 
-#: The OWI-535 with its camera and all its motors, and captured frames.
+#: The OWI-535 with its camera and all its motors.
 ARM = BagTopics(
     {'camera/image_raw': IMAGE, 'arm/joint_states': 'sensor_msgs/msg/JointState',
      'arm/motors_sent': 'vdl_ros/msg/MotorCommand'},
@@ -149,7 +142,7 @@ class Picture:
     pixels: NDArray[np.uint8] | None
 
 
-#: A picture; positions by joint; commands by motor; distance (m), elevation, azimuth (rad).
+#: A picture; positions by joint; commands by motor.
 Value = Picture | dict[str, float] | tuple[float, ...]
 
 
@@ -224,31 +217,6 @@ class ArmBag:
                                  'choose one with --namespace')
             return topic
         return ''
-
-
-class CapturedFrames(ArmBag):
-    """A captured data set, read like a bag: each frame has a joint state, a scene and an image."""
-
-    def __init__(self, path: Path, topics: BagTopics = ARM) -> None:
-        self.path, self.topics = path, topics
-        self.faults, self.refused = [], Counter()
-        self._frames = Frames(path)
-
-    def read(self, *, pixels: bool) -> Iterator[Entry]:
-        frames, topics = self._frames, self.topics
-        height, width = frames.images.shape[1:3]
-        for index in range(len(frames)):
-            ns = _FIRST_NS + index * _PERIOD_NS
-            state = SimpleNamespace(name=list(JOINTS), position=frames.joints[index])
-            values: dict[str, Value] = {
-                CAMERA: tuple(frames.camera[index].tolist()),
-                **{name: read(state) for name, read in topics.states.items()
-                   if name == _JOINT_STATES}}
-            if topics.has_camera:
-                values[topics.rows] = Picture(
-                    (width, height), frames.images[index] if pixels else None)
-            for topic, value in values.items():
-                yield Entry(topic, ns, ns, value)
 
 
 def _picture(message: Any, pixels: bool) -> Picture:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.export.lerobot import MAX_EPISODE_S, Layout
-from vdl_ros.export.messages import CAMERA, ArmBag, Entry, Picture
+from vdl_ros.export.messages import ArmBag, Entry, Picture
 from vdl_ros.robots.contract import ActionPart
 from vdl_ros.robots.takeover import executed_values
 
@@ -73,15 +73,11 @@ def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
 
 
 def place_images(
-    stamps_ns: Iterable[int], fps: int, options: ExportOptions, *, independent: bool = False,
+    stamps_ns: Iterable[int], fps: int, options: ExportOptions,
 ) -> list[Placement]:
     """Place images one after the other, by their stamps.
 
-    Args:
-        independent: images are no sequence; the times between them do not matter.
-
-    Raises:
-        ValueError: one comes too early or too late, without resampling.
+    ValueError: one comes too early or too late, without resampling.
     """
     period = 1e9 / fps
     # A gap is longer than an uneven distance.
@@ -95,20 +91,19 @@ def place_images(
         if rows and distance == 0:
             found.append(Placement(dropped='the same stamp twice'))
             continue
-        if rows and not independent and -max_gap <= distance < 0:
+        if rows and -max_gap <= distance < 0:
             found.append(Placement(dropped='older than the image before'))
             continue
         # Far back: the clock was reset.
-        begins = (not rows or distance < 0 or rows >= max_rows
-                  or (not independent and distance > max_gap))
+        begins = not rows or distance < 0 or rows >= max_rows or distance > max_gap
         if begins:
             first, rows, phase = stamp, 0, 0.0
-        elif options.resample and not independent:
+        elif options.resample:
             repeats = round((stamp - first) / period) - rows
             if repeats < 0:
                 found.append(Placement(dropped='too early for a row of its own'))
                 continue
-        elif not independent:
+        else:
             off = stamp - first - rows * period - phase
             phase += _FOLLOW * off
             if abs(off) > _TOLERANCE * period:
@@ -129,7 +124,6 @@ _NEAR_NS = 2_000_000_000
 # Joint states older than this are not used for an image.
 _STALE_NS = 500_000_000
 _DEFAULT_RATE = 30
-_WITHOUT_CAMERA = 'without the pose of the camera'
 
 
 class _Series:
@@ -207,7 +201,6 @@ class Synchronized:
     Attributes:
         stamps: int64 [images], ns.
         state: float64 [images, names], NaN where unknown.
-        camera: distance (m), elevation, azimuth (rad), float64 [images, 3]; NaN unless captured.
         logged: when they were recorded, int64 [images], ns.
         commands: when each was recorded, ns, and its numbers, [commands, motors].
         placements: of each image; empty until :func:`scan_bags` has placed them.
@@ -215,7 +208,6 @@ class Synchronized:
 
     stamps: NDArray[np.int64]
     state: NDArray[np.float64]
-    camera: NDArray[np.float64]
     logged: NDArray[np.int64]
     commands: tuple[NDArray[np.int64], NDArray[np.float64]]
     placements: list[Placement] = field(default_factory=list)
@@ -247,22 +239,18 @@ def scan_bags(
     found = BagSummary(robot=topics.robot)
     scans = [_scan(bag, found, seen, progress) for bag in bags]
     found.motors = topics.motors if topics.command in seen else ()
-    found.camera = CAMERA in seen
     has_state = [np.isfinite(scan.state) for scan in scans]
     columns = np.any([each.any(axis=0) for each in has_state], axis=0)
     found.joints = tuple(itertools.compress(topics.names, columns))
     # Why images cannot become rows, '' if they can.
     reasons: list[NDArray[np.str_]] = [np.where(
-        known[:, columns].all(1),
-        np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_CAMERA, ''),
-        _without(known[:, columns], found.joints))
-        for scan, known in zip(scans, has_state, strict=True)]
+        known[:, columns].all(1), '', _without(known[:, columns], found.joints))
+        for known in has_state]
     found.measured = mean_rate(np.concatenate(
         [scan.stamps[why == ''] for scan, why in zip(scans, reasons, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
     for scan, why in zip(scans, reasons, strict=True):
-        placed = iter(place_images(
-            scan.stamps[why == ''].tolist(), found.fps, options, independent=found.camera))
+        placed = iter(place_images(scan.stamps[why == ''].tolist(), found.fps, options))
         scan.placements = [Placement(dropped=each) if each else next(placed)
                            for each in why.tolist()]
         found.dropped.update(each.dropped for each in scan.placements if each.dropped)
@@ -287,7 +275,7 @@ def _scan(
     bag: ArmBag, found: BagSummary, seen: set[str], progress: Callable[[int], None],
 ) -> Synchronized:
     topics = bag.topics
-    rows, scenes, commands = _Series(0), _Series(3), _Series(len(topics.motors))
+    rows, commands = _Series(0), _Series(len(topics.motors))
     states = {name: _Series(len(topics.names)) for name in topics.states}
     for entry in bag.read(pixels=False):
         seen.add(entry.topic)
@@ -297,7 +285,7 @@ def _scan(
             if any(map(math.isfinite, known)):
                 states[entry.topic].add(entry, known)
         elif not isinstance(value, Picture) and all(map(math.isfinite, value)):
-            (commands if entry.topic == topics.command else scenes).add(entry, value)
+            commands.add(entry, value)
         if entry.topic == topics.rows:
             found.images += 1
             if isinstance(value, Picture):
@@ -323,12 +311,11 @@ def _scan(
         raise ValueError(f'{bag.path}: {len(rows.stamps)} images, but no '
                          f'{" or ".join(topics.states)} at their times: the positions of the '
                          'joints are unknown')
-    return Synchronized(rows.stamps, state, scenes.at(rows, 0), rows.logged,
-                        (commands.logged, commands.values))
+    return Synchronized(rows.stamps, state, rows.logged, (commands.logged, commands.values))
 
 
 def _rate(bag: ArmBag, found: BagSummary) -> int:
-    if found.camera or not found.measured:
+    if not found.measured:
         return _DEFAULT_RATE
     if found.measured < 0.75:
         raise ValueError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '

@@ -55,9 +55,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
         prog='export_dataset',
         description='Export images, joint positions and motor commands of a bag as a data set '
         'of LeRobot (v3.0).')
-    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; a '
-                        'captured data set; or the folder of record_episodes, each of whose bags '
-                        'begins an episode')
+    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; or '
+                        'the folder of record_episodes, each of whose bags begins an episode')
     parser.add_argument('--output', required=True, type=Path, help='folder to make')
     parser.add_argument('--fps', type=whole_number(1, 1000), default=0,
                         help='rows per second; by default that of the images, rounded')
