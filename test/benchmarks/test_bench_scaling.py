@@ -18,7 +18,7 @@ def run(speed):
                 'actor_0': acting(0.5), 'actor_1': acting(0.25)}}
 
 
-def test_tables_have_figures_of_all_cells_beside_the_seeds():
+def test_total_times_and_speed_ups_are_of_all_cells():
     options = bench_scaling.arguments(
         ['--samplers', '1,3', '--actors', '1,2,4,8', '--learners', '1,2,9'])
     found = bench_scaling.result(options, {
@@ -27,13 +27,8 @@ def test_tables_have_figures_of_all_cells_beside_the_seeds():
         **{('learners', n): [run(300.0 * n)] for n in (1, 2, 9)}}) | {'cores': 2}
     # Actors step and infer 0.625 and 0.375 of 10 s; the learner decodes and learns 0.375 of them.
     assert [row['total_s'] for row in found['samplers']] == [8.75, 3.5]
-    text = bench_scaling.markdown(found)
-    assert '| 1 | 8.75 (16.1) | 1.0 (1.0) |' in text
-    assert '| 3 | 3.50 | 2.5 |' in text
-    assert '| 8 | 800 |' in text
-    assert '| 2 | 600 (10,800) | 2.00 (1.86) |' in text
-    assert '| 9 | 2,700 | 9.00 |' in text
-    assert 'learners: dummy/OBS28224-FPS50-v0, 2 actors each' in text
+    assert [row['speedup'] for row in found['learners']] == [1.0, 2.0, 9.0]
+    assert '| 2 | 600 (10,800) | 2.00 (1.86) |' in bench_scaling.markdown(found)
 
 
 def test_a_table_needs_the_run_that_others_are_compared_with(monkeypatch):
