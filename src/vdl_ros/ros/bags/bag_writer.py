@@ -21,7 +21,8 @@ from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
 
 # As rosidl allows them: no dot, which would name a module inside another one, and no path.
-_FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/msg/([A-Z][A-Za-z0-9]{0,254})')
+_FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/(msg|srv)/([A-Z][A-Za-z0-9]{0,254})')
+_KINDS = {'msg': 'message', 'srv': 'service'}
 
 
 def check_topic(name: str) -> None:
@@ -32,26 +33,29 @@ def check_topic(name: str) -> None:
         raise BagError('not a topic name of ROS') from None
 
 
-def check_type(type_name: str) -> tuple[str, str]:
-    """Return package and name of ``pkg/msg/Name``; nothing is imported."""
+def check_type(type_name: str, kind: str = 'msg') -> tuple[str, str]:
+    """Return package and name of ``pkg/msg/Name``, or of a ``srv``; nothing is imported."""
     found = _FORM.fullmatch(type_name)
-    if found is None:
-        raise BagError(f'{quoted(type_name)}: not a message type: package/msg/Name')
-    package, name = found.groups()
+    if found is None or found[2] != kind:
+        raise BagError(f'{quoted(type_name)}: not a {_KINDS[kind]} type: package/{kind}/Name')
+    package, _, name = found.groups()
     try:
         interfaces, _ = get_resource('rosidl_interfaces', package)
     except (LookupError, OSError):
         interfaces = ''
-    if f'msg/{name}.msg' not in interfaces.splitlines():
-        raise BagError(f'{quoted(type_name)}: no such message is installed here')
+    if f'{kind}/{name}.{kind}' not in interfaces.splitlines():
+        raise BagError(f'{quoted(type_name)}: no such {_KINDS[kind]} is installed here')
     return package, name
 
 
-def message_class(type_name: str) -> type:
-    """Return the class of an installed ``pkg/msg/Name``; else import nothing, raise BagError."""
-    package, name = check_type(type_name)
+def message_class(type_name: str, kind: str = 'msg') -> type:
+    """Return the class of an installed ``pkg/msg/Name``, or of a ``srv``.
+
+    BagError: there is none; nothing was imported.
+    """
+    package, name = check_type(type_name, kind)
     try:
-        found: type = getattr(importlib.import_module(f'{package}.msg'), name)
+        found: type = getattr(importlib.import_module(f'{package}.{kind}'), name)
     except (AttributeError, ImportError, ValueError):
         raise BagError(f'{quoted(type_name)}: its Python class is not installed here') from None
     return found

@@ -33,7 +33,7 @@ from vdl_ros.ros.robots.message_fields import (
     feature_reader,
     field_writer,
     part_writer,
-    resolve_message,
+    resolve_type,
     scaled,
     write_field,
 )
@@ -174,7 +174,7 @@ class _Messages:
         file, actions, features = f'{contract.name}.yaml', contract.actions, contract.features
         self.topics: list[_Topic] = []
         for key, topic in contract.topics.items():
-            kind = resolve_message(f'{file}: topics: {key}: type', topic.type)
+            kind = resolve_type(f'{file}: topics: {key}: type', topic.type)
             own = [each for each in enumerate(features) if each[1].source == key]
             keys = list(dict.fromkeys(each.key for _, each in own if each.key))
             # First a 0 in the last place: each field has as many values as there are names.
@@ -190,7 +190,7 @@ class _Messages:
                 writes.append((column, feature.name, scaled(feature.scale, field_writer(
                     where, kind, feature.field, index))))
             self.topics.append(_Topic(topic.topic, topic.type, kind, keys, '', writes))
-        kind = resolve_message(f'{file}: actions: type', actions.type)
+        kind = resolve_type(f'{file}: actions: type', actions.type)
         writes = [(column, part.name, part_writer(f'{file}: actions: {part.name}', kind, part))
             for column, part in enumerate(_parts(contract), len(features))]
         self.topics += [_Topic(name, actions.type, kind, [], actions.sender, writes)

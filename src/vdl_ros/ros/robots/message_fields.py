@@ -17,9 +17,9 @@ _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
 _SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')
 
 
-def resolve_message(where: str, type_name: str) -> Any:
+def resolve_type(where: str, type_name: str, kind: str = 'msg') -> Any:
     try:
-        return message_class(type_name)
+        return message_class(type_name, kind)
     except BagError as error:
         raise ContractError(f'{where}: {error}') from None
 

@@ -28,7 +28,7 @@ from vdl_ros.robots.contract import (
 from vdl_ros.robots.episode import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
-from vdl_ros.ros.robots.robot_topics import resolve_service
+from vdl_ros.ros.robots.message_fields import resolve_type
 
 # Time to come to where the robot is, s.
 _HOLD_S = 0.1
@@ -39,7 +39,8 @@ def check_reset(contract: Contract) -> None:
     if isinstance(contract.reset, PolicyReset):
         PolicyResetter(contract, contract.reset)
     if isinstance(contract.reset, ServiceReset):
-        kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
+        kind = resolve_type(
+            f'{contract.name}.yaml: reset: service: type', contract.reset.type, 'srv')
         _request(contract, kind, np.random.default_rng(0))
         known = kind.Response.get_fields_and_field_types()
         if contract.reset.success and contract.reset.success not in known:
@@ -68,7 +69,7 @@ class _ByService(Resetter):
         self, contract: Contract, reset: ServiceReset, node: Node, full: Callable[[str], str],
     ) -> None:
         self._contract, self._reset = contract, reset
-        self._type = resolve_service(contract.name, reset.type)
+        self._type = resolve_type(contract.name, reset.type, 'srv')
         self._client = node.create_client(self._type, full(reset.name))
         self._random = np.random.default_rng()
         self._call: Any = None

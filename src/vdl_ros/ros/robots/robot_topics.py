@@ -3,7 +3,6 @@
 Nothing that comes over the graph chooses a type. What a message holds is checked at each reading.
 """
 
-import importlib
 import math
 import re
 import time
@@ -12,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ament_index_python.resources import get_resource
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Point, PointStamped
 from numpy.typing import NDArray
@@ -38,7 +36,7 @@ from vdl_ros.ros.robots.message_fields import (
     field_reader,
     number_reader,
     part_writer,
-    resolve_message,
+    resolve_type,
     write_field,
 )
 from vdl_ros.srv import Confirm
@@ -47,18 +45,6 @@ from vdl_ros.srv import Confirm
 _RECORDERS = ('recorder', 'record_episodes', 'black_box', 'topics', 'topic_stats',
               'rosbag2_recorder', 'foxglove_bridge')
 _COMMAND_LINE = '_ros2cli'
-
-
-def resolve_service(where: str, type_name: str) -> Any:
-    """Return the class of a service, ``package/srv/Name``; raise ContractError without it."""
-    package, _, name = type_name.split('/')
-    try:
-        interfaces, _ = get_resource('rosidl_interfaces', package)
-        if f'srv/{name}.srv' in interfaces.splitlines():
-            return getattr(importlib.import_module(f'{package}.srv'), name)
-    except (LookupError, OSError, ImportError, AttributeError):
-        pass
-    raise ContractError(f'{where}: {type_name!r}: no such service is installed here')
 
 
 def _age(request: Confirm.Request) -> float:
@@ -72,7 +58,7 @@ class _PersonsCommands:
 
     def __init__(self, contract: Contract, takeover: contracts.Takeover) -> None:
         where = f'{contract.name}.yaml: takeover'
-        self.type = resolve_message(f'{where}: type', takeover.type)
+        self.type = resolve_type(f'{where}: type', takeover.type)
         self._neutral = contract.actions.neutral
         self._is_held = number_reader(
             where, self.type, takeover.held, takeover.held_index) if takeover.held else None
@@ -182,7 +168,7 @@ class RobotInterfaces:
 
     def __init__(self, contract: Contract) -> None:
         self.contract, file = contract, f'{contract.name}.yaml'
-        self.types = {key: resolve_message(f'{file}: topics: {key}: type', topic.type)
+        self.types = {key: resolve_type(f'{file}: topics: {key}: type', topic.type)
                       for key, topic in contract.inputs.items()}
         self.readers: dict[str, list[tuple[str, Callable[[Any], float]]]] = {
             key: [] for key in contract.inputs}
@@ -192,14 +178,14 @@ class RobotInterfaces:
         self.stops = []
         for index, stop in enumerate(contract.stops):
             where = f'{file}: stops[{index}]'
-            kind = resolve_message(f'{where}: type', stop.type)
+            kind = resolve_type(f'{where}: type', stop.type)
             # Without a field a message is a sign of life.
             self.stops.append((
                 stop, kind,
                 field_reader(where, kind, stop.field) if stop.field else lambda _: False,
                 field_reader(where, kind, stop.mark) if stop.mark else lambda _: None))
         actions = contract.actions
-        self.action = resolve_message(f'{file}: actions: type', actions.type)
+        self.action = resolve_type(f'{file}: actions: type', actions.type)
         self.writers = [part_writer(f'{file}: actions: parts[{index}]', self.action, part)
                         for index, part in enumerate(actions.parts)]
         self.sender = field_reader(f'{file}: actions: sender', self.action, actions.sender) \
