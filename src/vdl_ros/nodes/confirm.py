@@ -8,11 +8,11 @@ import threading
 import time
 from typing import Any
 
-from builtin_interfaces.msg import Time
 from rclpy.executors import Executor
 
 from vdl_ros.robots.confirmation import process_age
 from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.messages.joint_messages import time_of
 from vdl_ros.ros.process import EXIT_OK
 from vdl_ros.ros.robots.robot_topics import CONFIRM
 from vdl_ros.srv import Confirm
@@ -33,7 +33,7 @@ class AskNode(BaseNode):
         super().__init__()
         asked = time.time() - process_age()
         self._service, self._request = service, Confirm.Request(
-            asked=Time(sec=int(asked), nanosec=int(asked % 1.0 * 1e9)))
+            asked=time_of(int(asked * 1e9)))
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         client = self.create_client(Confirm, self._service)

@@ -10,12 +10,12 @@ import math
 import time
 
 import numpy as np
-from builtin_interfaces.msg import Duration
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.envs.so101.twin import ROS_JOINTS, SO101Twin
 from vdl_ros.ros.arm.sim_node import SimNode
+from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.node_settings import TwinConfig
 
 # Between two messages of joints, simulated s; the longest time simulated at once, wall s.
@@ -61,16 +61,15 @@ class SimSO101Node(SimNode):
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         names, points = list(message.joint_names), message.points
-        duration = points[0].time_from_start if points else Duration()
-        seconds = duration.sec + duration.nanosec * 1e-9
-        if (len(points) != 1 or len(points[0].positions) != len(names) or not 0 <= seconds <= (
+        duration = seconds(points[0].time_from_start) if points else 0.0
+        if (len(points) != 1 or len(points[0].positions) != len(names) or not 0 <= duration <= (
                 _MAX_WAY_S) or {*names} - {*ROS_JOINTS} or len({*names}) < len(names) or (
                 not all(map(math.isfinite, points[0].positions)))):
             self.refuse(f'{_TRAJECTORY}: {len(points)} points of {names} are not allowed: one, '
                         f'within {_MAX_WAY_S:g} s, with a finite position for each joint')
             return
         goals = dict(zip(names, points[0].positions, strict=True))
-        self._twin.command(np.array([goals.get(name, math.nan) for name in ROS_JOINTS]), seconds)
+        self._twin.command(np.array([goals.get(name, math.nan) for name in ROS_JOINTS]), duration)
 
 
 main = SimSO101Node.main

@@ -34,7 +34,7 @@ from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopRelease, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
-from vdl_ros.ros.messages.joint_messages import stop_marker
+from vdl_ros.ros.messages.joint_messages import stop_marker, time_of
 from vdl_ros.ros.process import state_file
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
@@ -379,8 +379,8 @@ class ArmTopics:
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,
             neutral_required=not state.engaged and self.driver.neutral_required,
-            commanded=_time(self._commanded))
-        message.header.stamp = _time(state.stamp)
+            commanded=time_of(self._commanded))
+        message.header.stamp = time_of(state.stamp)
         if message != self._published:
             self._published = message
             self._stop_state.publish(message)
@@ -423,10 +423,6 @@ class ArmTopics:
             'locked out': locked or 'none',
             'emergency_stop': driver.emergency, 'commands sent': driver.transfers,
             'commands refused': driver.refused, 'errors': driver.errors, **self._values()}
-
-
-def _time(nanoseconds: int) -> Time:
-    return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
 
 def _nanoseconds(stamp: Time) -> int:

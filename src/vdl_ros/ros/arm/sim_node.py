@@ -12,7 +12,7 @@ from std_msgs.msg import Header
 
 from vdl_ros.arm.simulation.simulation import START, Pacer, PoseError, pose_by_name
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.messages.joint_messages import pose_message
+from vdl_ros.ros.messages.joint_messages import pose_message, time_of
 from vdl_ros.ros.node_settings import TwinConfig
 from vdl_ros.srv import SetJointPositions
 
@@ -57,8 +57,7 @@ class SimNode(BaseNode):
         """Return the time that this node publishes, if it does."""
         if not self._config.publish_clock:
             return super().stamp()
-        nanoseconds = round(self._twin.time * 1e9)
-        return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+        return time_of(round(self._twin.time * 1e9))
 
     def _on_set_pose(
         self, request: SetJointPositions.Request, response: SetJointPositions.Response,

@@ -27,6 +27,10 @@ def seconds(stamp: Time | Duration) -> float:
     return float(stamp.sec + stamp.nanosec * 1e-9)
 
 
+def time_of(nanoseconds: int) -> Time:
+    return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+
+
 def positions_of(message: JointState | ArmPose) -> Positions:
     """Return the joints' positions, float64 [5], rad, NaN for missing ones; raises ValueError.
 

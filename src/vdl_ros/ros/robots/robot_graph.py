@@ -23,7 +23,7 @@ from vdl_ros.robots.episode import Result
 from vdl_ros.robots.session import Seen, Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
-from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.messages.joint_messages import seconds, time_of
 from vdl_ros.ros.process import call_back, make_executor, state_file
 from vdl_ros.ros.robots.resetters import make_resetter
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
@@ -293,8 +293,7 @@ class RobotGraph:
     def _stamp(self) -> Time:
         if not self._contract.simulated_clock:
             return self._node.get_clock().now().to_msg()
-        nanoseconds = round((self._simulated or 0.0) * 1e9)
-        return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+        return time_of(round((self._simulated or 0.0) * 1e9))
 
     def _logger(self, copy: int) -> Callable[[str], None]:
         name = self._robots[copy].robot
