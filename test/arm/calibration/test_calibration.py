@@ -34,7 +34,8 @@ class Bench:
         self._random = np.random.default_rng(seed)
         self._seen, self._error, self._before = [], np.zeros(5), None
         # Speeds backward, as a share of those forward.
-        self._forward, self._backward = self.arm.speed, self.arm.speed * backward
+        self._forward = np.array(self.arm._motors.speed)
+        self._backward = self._forward * backward
 
     def measure(self):
         """Return stamp and positions; errors as those of ``envs/owi535/arm_task.py``."""

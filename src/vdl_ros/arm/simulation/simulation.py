@@ -109,15 +109,6 @@ class ArmSimulation:
         """Return the cube's pose in ``base_link``, float64 [7]: m, and a quaternion wxyz."""
         return None if self._cube is None else np.array(self.data.qpos[self._cube])
 
-    @property
-    def motors(self) -> Motors:
-        return self._command
-
-    @property
-    def speed(self) -> Positions:
-        """Return the speeds without load drawn at the last reset, float64 [5], rad/s."""
-        return np.array(self._motors.speed)
-
     def command(self, motors: Motors) -> None:
         """Set motors and lamp after ``command_delay``, until the next command."""
         delay = round(self.config.command_delay / self.config.timestep)
@@ -221,9 +212,9 @@ class SimulatedLink:
 
 
 class Pacer:
-    """Computes how much to simulate now and how long to wait.
+    """Computes how much to simulate now.
 
-    Both are relative to one moment at which wall and simulated time agreed, so that errors do not
+    It is relative to one moment at which wall and simulated time agreed, so that errors do not
     add up. A simulation that falls behind by more than ``_MAX_LAG_S`` does not catch up: that
     moment is moved, and counted in ``resyncs``.
     """
@@ -239,20 +230,12 @@ class Pacer:
 
     def due(self, wall: float, sim: float) -> float:
         """Return how many seconds to simulate now, at ``sim`` simulated s."""
-        behind = self._behind(wall, sim)
+        if self._wall is None:
+            self.sync(wall, sim)
+            return 0.0
+        behind = (wall - self._wall) * self.real_time_factor - (sim - self._sim)
         if abs(behind) > _MAX_LAG_S * self.real_time_factor:
             self.resyncs += 1
             self.sync(wall, sim)
             return 0.0
         return max(0.0, behind)
-
-    def wait(self, wall: float, sim: float) -> float:
-        """Return the wall time to wait until the simulated time ``sim`` is due, s."""
-        return max(0.0, -self._behind(wall, sim) / self.real_time_factor)
-
-    def _behind(self, wall: float, sim: float) -> float:
-        """Return how late ``sim`` is, in simulated s."""
-        if self._wall is None:
-            self.sync(wall, sim)
-            return 0.0
-        return (wall - self._wall) * self.real_time_factor - (sim - self._sim)
