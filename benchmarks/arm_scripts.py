@@ -87,7 +87,7 @@ class Script(ABC):
         after = np.clip(joints[moving] + choices * geometry.velocity[moving] * _LOOK,
                         geometry.lower[moving], geometry.upper[moving])
         turned = after - joints[moving]
-        moved = turned @ self._kinematics.jacobian(joints)[:3, moving].T
+        moved = turned @ self._kinematics.jacobian(joints)[:, moving].T
         cost = (np.linalg.norm(way - moved, axis=1)
                 + _OFF_DOWN * (after[:, 1:].sum(axis=1) - _DOWN)**2
                 + _OFF_DOWN * np.minimum(after[:, _ELBOW] - _BENT, 0.0)**2

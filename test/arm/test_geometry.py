@@ -103,7 +103,8 @@ NONSENSE = {
     'two roots': (replaced(TOOL, f'<link name="island"/>{TOOL}'), 'roots base_link, island'),
     'link twice': (replaced(TOOL, f'<link name="hand"/>{TOOL}'), 'link hand: declared twice'),
     'no axis': (replaced('axis="0 0 1"', 'axis="0 0 0"'), 'joint base: the axis is 0 0 0'),
-    'wrong type': (replaced('type="revolute"', 'type="continuous"'), "type 'continuous'"),
+    'wrong type': (replaced('type="revolute"', 'type="prismatic"'),
+                   "^joint base: type 'prismatic' is not revolute or fixed$"),
     'no motor': (replaced('<mimic joint="gripper"', '<mimic joint="griper"'),
                  'joint gripper_mirror: neither has a motor nor'),
 }

@@ -68,17 +68,16 @@ def test_poses_of_some_frames_match_poses_of_all(kinematics, scene):
 def test_jacobian_matches_mujoco(kinematics, scene):
     positions = random_positions(scene.geometry, 20, seed=1)
     data = mujoco.MjData(scene.model)
-    linear, angular = np.zeros((3, scene.model.nv)), np.zeros((3, scene.model.nv))
+    whole = np.zeros((3, scene.model.nv))
     mirror = scene.model.joint(PREFIX + 'gripper_mirror').dofadr[0]
     multiplier = scene.geometry.joints['gripper_mirror'].multiplier
     for frame in ('tool0', 'right_finger', 'left_finger', 'forearm', 'base_link'):
         jacobian = kinematics.jacobian(positions, frame)
-        assert jacobian.shape == (20, 6, 5)
+        assert jacobian.shape == (20, 3, 5)
         for q, found in zip(positions, jacobian, strict=True):
             scene.set_positions(data, q)
             body = scene.model.body(PREFIX + frame).id
-            mujoco.mj_jacBody(scene.model, data, linear, angular, body)
-            whole = np.concatenate([linear, angular])
+            mujoco.mj_jacBody(scene.model, data, whole, None, body)
             expected = whole[:, scene.dof]
             expected[:, JOINTS.index('gripper')] += multiplier * whole[:, mirror]
             np.testing.assert_allclose(found, expected, atol=1e-8, err_msg=frame)

@@ -46,9 +46,9 @@ class Joint:
     """One joint of the description.
 
     ``origin`` is the child's pose in the parent at position zero, float64 [4, 4], m. ``axis`` is a
-    unit vector in the child, float64 [3]. ``lower``, ``upper`` are rad or m, ``velocity`` rad/s
-    or m/s, ``effort`` N m or N. A joint with ``mimic`` has ``multiplier`` times that joint's
-    position plus ``offset``.
+    unit vector in the child, float64 [3]. ``lower``, ``upper`` are rad, ``velocity`` rad/s,
+    ``effort`` N m. A joint with ``mimic`` has ``multiplier`` times that joint's position plus
+    ``offset``.
     """
 
     name: str
@@ -237,8 +237,8 @@ def _joint(element: ElementTree.Element) -> Joint:
     name = _attribute(element, 'name', 'joint')
     what = f'joint {name}'
     kind = _attribute(element, 'type', what)
-    if kind not in ('revolute', 'prismatic', 'fixed'):
-        raise GeometryError(f'{what}: type {kind!r} is not revolute, prismatic or fixed')
+    if kind not in ('revolute', 'fixed'):
+        raise GeometryError(f'{what}: type {kind!r} is not revolute or fixed')
     parent, child = (_attribute(element.find(end), 'link', f'{what}: {end}')
                      for end in ('parent', 'child'))
     axis = _numbers(element.find('axis'), 'xyz', '1 0 0', f'{what}: axis', 3)
@@ -257,7 +257,7 @@ def _joint(element: ElementTree.Element) -> Joint:
     lower, upper = values['lower'], values['upper']
     if lower >= upper:
         raise GeometryError(f'{what}: lower limit {lower:g} is not below the upper, {upper:g}')
-    if kind == 'revolute' and max(-lower, upper) > 2.0 * math.pi:
+    if max(-lower, upper) > 2.0 * math.pi:
         raise GeometryError(f'{what}: limits {lower:g} and {upper:g} are more than one revolution')
     for key in ('velocity', 'effort'):
         if values[key] <= 0.0:

@@ -44,26 +44,21 @@ class Kinematics:
         return found if frames is None else {frame: found[frame] for frame in frames}
 
     def jacobian(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
-        """Return the Jacobian of ``frame``, float64 [..., 6, 5].
+        """Return the velocity of the origin of ``frame`` in ``base_link``, float64 [..., 3, 5].
 
-        Rows are the velocity of the frame's origin (m/s) and its angular velocity (rad/s), in
-        ``base_link``, for one rad/s of each joint.
+        It is in m/s, for one rad/s of each joint.
         """
         q, chain = np.asarray(positions, np.float64), self._chain(frame)
         poses = self.poses(q, [joint.child for joint in chain])
-        result = np.zeros((*q.shape[:-1], 6, len(JOINTS)))
+        result = np.zeros((*q.shape[:-1], 3, len(JOINTS)))
         for joint in chain:
             if joint.type == 'fixed':
                 continue
             # A joint leaves its own axis where it is.
             pose, column = poses[joint.child], JOINTS.index(joint.mimic or joint.name)
             axis = pose[..., :3, :3] @ joint.axis
-            if joint.type == 'revolute':
-                away = poses[frame][..., :3, 3] - pose[..., :3, 3]
-                result[..., :3, column] += joint.multiplier * np.cross(axis, away)
-                result[..., 3:, column] += joint.multiplier * axis
-            else:
-                result[..., :3, column] += joint.multiplier * axis
+            away = poses[frame][..., :3, 3] - pose[..., :3, 3]
+            result[..., column] += joint.multiplier * np.cross(axis, away)
         return result
 
     def _chain(self, frame: str) -> list[Joint]:
@@ -85,29 +80,22 @@ class Kinematics:
         value = q[..., JOINTS.index(joint.mimic or joint.name), None, None]
         value = value * joint.multiplier + joint.offset
         step = self._steps[joint.name]
-        if joint.type == 'prismatic':
-            return np.asarray(step[0] + value * step[1])
         return np.asarray(step[0] + np.sin(value) * step[1] + np.cos(value) * step[2])
 
 
 def _step(joint: Joint) -> Array:
     """Return float64 [3, 4, 4] of which a joint's pose is a sum, ``origin`` included.
 
-    Revolute: the first, plus sine and cosine of the angle times the others. Prismatic: the first,
-    plus the position times the second.
+    The first, plus sine and cosine of the angle times the others.
     """
     parts = np.zeros((3, 4, 4))
-    if joint.type == 'prismatic':
-        parts[0] = np.eye(4)
-        parts[1, :3, 3] = joint.axis
-    else:
-        x, y, z = joint.axis
-        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        # Rodrigues' formula: 1 + sin K + (1 - cos) K^2.
-        parts[0, :3, :3] = np.eye(3) + cross @ cross
-        parts[0, 3, 3] = 1.0
-        parts[1, :3, :3] = cross
-        parts[2, :3, :3] = -cross @ cross
+    x, y, z = joint.axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    # Rodrigues' formula: 1 + sin K + (1 - cos) K^2.
+    parts[0, :3, :3] = np.eye(3) + cross @ cross
+    parts[0, 3, 3] = 1.0
+    parts[1, :3, :3] = cross
+    parts[2, :3, :3] = -cross @ cross
     return np.asarray(joint.origin @ parts)
 
 
@@ -283,7 +271,7 @@ class InverseKinematics:
             if not len(active):
                 break
             now = q[active]
-            jacobian = self._kinematics.jacobian(now)[:, :3] * moved
+            jacobian = self._kinematics.jacobian(now) * moved
             damping = (_DAMPING + _DAMPING_AWAY * far)[:, None]
             turn = _damped(jacobian, away, damping)
             # Joints that would pass a limit stay, and the others do without them.

@@ -37,13 +37,15 @@ def test_every_motor_has_a_key_for_each_direction():
         assert KEYS[first] == (KEYS[second][0], -KEYS[second][1])
     # Up is up, and clockwise is clockwise.
     pose = np.array([0.0, 0.4, 0.8, 0.2, 0.0])
-    jacobian = Kinematics(geometry.load()).jacobian(pose)
+    kinematics = Kinematics(geometry.load())
+    jacobian = kinematics.jacobian(pose)
     for up, down in ('sx', 'dc', 'fv'):
         for key, sign in ((up, 1), (down, -1)):
             motor, direction = KEYS[key]
             assert sign * direction * jacobian[2, JOINTS.index(motor)] > 0, key
+    assert kinematics.pose(pose)[0, 3] > 0.1, 'seen from above, it points to +x'
     motor, direction = KEYS['g']
-    assert direction * jacobian[5, JOINTS.index(motor)] < 0
+    assert direction * jacobian[1, JOINTS.index(motor)] < 0
 
 
 def test_tap_runs_the_motor_for_first_timeout():

@@ -134,7 +134,7 @@ class ArmObserver:
         velocities = np.nan_to_num(moved) / np.where(passed > 0.0, passed, 1.0)
         poses = self._kinematics.poses(positions, ('turntable', 'tool0'))
         tool = poses['tool0'][..., :3, 3]
-        jacobian = self._kinematics.jacobian(positions)[..., :3, :len(MOVING)]
+        jacobian = self._kinematics.jacobian(positions)[..., :len(MOVING)]
         features = np.concatenate([
             positions[..., :self._count], velocities[..., :self._count],
             measured[..., JOINTS.index('wrist'), None],
