@@ -82,6 +82,8 @@ def module(tmp_path, monkeypatch):
     """Return a function that writes a module, to be forgotten after the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(env_modules, '_imported', [])
+    # Of two texts of one size within a second the second would be taken for the first.
+    monkeypatch.setattr(sys, 'dont_write_bytecode', True)
     known, names = dict(gymnasium.registry), []
 
     def write(text=OWN, name='own_module'):
