@@ -141,6 +141,7 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.browser.press('base left')
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.let_go()
+    page.until(lambda: page.last().base == 0, 'motors off')
     page.browser.click('EMERGENCY STOP')
     page.until(lambda: page.stops, 'the stop')
     assert page.stops[-1].sender == '/viewer'
