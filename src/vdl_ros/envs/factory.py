@@ -125,6 +125,11 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
             _refuse(config, name, 'its contract has the arguments of its task'
                     if config.env_id.startswith(ROBOT) else 'other settings choose its variant')
+    if config.env_id.startswith(ROBOT):
+        # A thread that holds the last action would go on without an agent.
+        for name in _LAG:
+            if name != 'observe_last_actions':
+                _refuse(config, name, 'a robot has its own clock and delays')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)
