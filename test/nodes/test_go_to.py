@@ -182,7 +182,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
     other = PointStamped()
     other.header.frame_id = 'base_link'
     other.point.x, other.point.y, other.point.z = 0.12, 0.1, 0.2
-    targets = peer.talk('arm/target')
+    targets, asked = peer.talk('arm/target'), peer.listen('arm/target')
     replaced = go_to.end(
         '-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: targets.publish(other),
         again=True)  # a command that has not heard of its target yet sends it again
@@ -195,6 +195,8 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
     assert back.wait() == 1
     assert 'interrupted: motors off' in back.output
     peer.until(lambda: status and status[-1].state == 'idle', 'it stops')
+    # A robot without motors of the arm's topic learns of it too.
+    peer.until(lambda: math.isnan(asked[-1].point.x), 'the target is withdrawn')
     # The driver tells of the person, too, perhaps first.
-    assert ('switched the motors off' in status[-1].reason
-            or status[-1].reason == 'a person commands the robot')
+    assert any(each in status[-1].reason for each in (
+        'switched the motors off', 'a person commands the robot', 'the target is withdrawn'))

@@ -105,7 +105,7 @@ def test_a_target_moves_the_arm_until_a_person_ends_it(launch, peer, turning):
     # Out of reach, no number, and a frame that nobody knows.
     for reason, *place in (
             ('no pose without a collision', (0.0, 0.0, 2.0)),
-            ('point: not finite', (math.nan,) * 3),
+            ('point: not finite', (math.inf,) * 3),
             ('frame_id: empty, base_link for example', REACHABLE, ''),
             ("no transform from 'tool0' to 'base_link' on /tf", (0.0, 0.0, 0.02), 'tool0')):
         arm.until_turning()
@@ -115,6 +115,10 @@ def test_a_target_moves_the_arm_until_a_person_ends_it(launch, peer, turning):
     arm.until(lambda: arm.status[-1].target[2] == pytest.approx(tool[2] + 0.02),
               'the place of a target in another frame', say=lambda: (
                   arm.status[-1].state == 'idle' and arm.ask((0.0, 0.0, 0.02), 'tool0')))
+    arm.until_turning()
+    arm.until(lambda: arm.status[-1].reason == 'the target is withdrawn', 'it is given up',
+              say=lambda: arm.ask((math.nan,) * 3))
+    arm.until_off()
     # A person ends it, not by a lamp; nothing moves before it is asked again.
     arm.until_turning()
     others.publish(MotorCommand(sender='/viewer', lamp=1))

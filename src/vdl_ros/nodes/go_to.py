@@ -271,11 +271,11 @@ class PolicyGoToNode(BaseNode):
     def _on_withdrawn(self, reason: str, _: bool) -> None:
         self._withdrawn = _REMEDIES.get(reason, reason)
 
-    def _send(self) -> None:
-        """Send the target; what was known of another one is forgotten."""
+    def _send(self, place: Place) -> None:
+        """Send a target; what was known of another one is forgotten."""
         self._status = None
         message = PointStamped(header=Header(stamp=self.stamp(), frame_id='base_link'))
-        message.point.x, message.point.y, message.point.z = self._place
+        message.point.x, message.point.y, message.point.z = place
         self._targets.publish(message)
 
     def _switch_off(self) -> None:
@@ -283,7 +283,9 @@ class PolicyGoToNode(BaseNode):
         # Before it has the target it would not give it up.
         wait_for_acks(self._targets)
         self._motors.send(Motors())
-        self._motors.wait_for_acks()
+        # A robot without motors of that topic hears this one.
+        self._send((math.nan,) * 3)
+        wait_for_acks(self._targets, self._motors.publisher)
 
     def _on_status(self, message: TargetStatus) -> None:
         self._status = message
@@ -327,7 +329,7 @@ class PolicyGoToNode(BaseNode):
             if not is_taken and self._withdrawn:
                 raise TargetLostError(self._withdrawn)
             if not is_taken and now > due:
-                self._send()
+                self._send(self._place)
                 due = now + REPEAT_S
             call_back(executor, 0.1)
             status = self._status

@@ -125,6 +125,11 @@ class _TargetTopics:
 
     def _on_target(self, message: PointStamped) -> None:
         point, frame = message.point, message.header.frame_id
+        if all(map(math.isnan, (point.x, point.y, point.z))):
+            with self._lock:
+                self._session.consent.withdraw('the target is withdrawn')
+                self.show()
+            return
         try:
             if not frame:
                 raise FrameError(f'frame_id: empty, {self._task.frame} for example')
