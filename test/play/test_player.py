@@ -145,10 +145,13 @@ def test_a_training_under_attack_is_evaluated_under_attack(policy):
     evaluator.close()
 
 
-def test_a_robot_is_not_evaluated_beside_its_training():
+def test_a_robot_is_not_moved_beside_its_training():
     env = EnvConfig(env_id='robot/owi535')
+    verify_evaluations(env, TrainConfig())
     with pytest.raises(SettingError, match='eval_every: 5 is not allowed with env_id'):
         verify_evaluations(env, TrainConfig(eval_every=5))
+    with pytest.raises(SettingError, match="video: true is not allowed .* as the robot is the a"):
+        verify_evaluations(env, TrainConfig(), video=True)
 
 
 def test_evaluations_do_not_change_what_is_learned(tmp_path):

@@ -92,7 +92,7 @@ class LearnerNode(BaseNode):
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         algorithm_config = make_algorithm_config(train, self._values)
         verify(train, algorithm_config, self._run.num_learners)
-        verify_evaluations(env, train)
+        verify_evaluations(env, train, self._run.video)
         if self._run.relearn and train.inference == 'learner':
             raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
                                'a bag of observations holds no trajectories')

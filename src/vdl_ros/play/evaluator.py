@@ -27,11 +27,13 @@ _SEED = 3000
 _ENVIRONMENTS = 8
 
 
-def verify_evaluations(env: EnvConfig, train: TrainConfig) -> None:
-    """Refuse evaluations of an environment that there is only once, by a SettingError."""
-    if train.eval_every and env.env_id.startswith(ROBOT):
-        raise SettingError(f'eval_every: {train.eval_every} is not allowed with env_id '
-                           f"{env.env_id!r}: 0, as the robot is the actor's")
+def verify_evaluations(env: EnvConfig, train: TrainConfig, video: bool = False) -> None:
+    """Refuse who else would act in an environment that there is only once, by a SettingError."""
+    for name, value, allowed in (
+            ('eval_every', train.eval_every, '0'), ('video', video, 'false')):
+        if value and env.env_id.startswith(ROBOT):
+            raise SettingError(f'{name}: {str(value).lower()} is not allowed with env_id '
+                               f"{env.env_id!r}: {allowed}, as the robot is the actor's")
 
 
 class PolicyEvaluator:
