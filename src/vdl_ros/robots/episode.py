@@ -25,6 +25,8 @@ class Resetter:
     by_hand = False
     #: Whether it commands the robot itself, by :meth:`act`, and no controller does it.
     acts = False
+    #: Whether somebody who was told to end has yet to answer.
+    is_ending = False
 
     def begin(self, random: np.random.Generator) -> None: ...
 

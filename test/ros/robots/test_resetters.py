@@ -1,8 +1,12 @@
 """Resets by a service, a trajectory and a person, on real topics."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
+from control_msgs.action import FollowJointTrajectory
+from rclpy.action import ActionServer, CancelResponse
+from rclpy.action.server import GoalResponse
 from robot_contract import GOOD
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
@@ -10,6 +14,7 @@ from trajectory_msgs.msg import JointTrajectory
 from vdl_ros.robots.contract import TrajectoryReset
 from vdl_ros.ros import qos
 from vdl_ros.ros.robots import resetters
+from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.srv import Confirm
 
 
@@ -51,6 +56,38 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end_and_ends_with_the_env
     assert paths[0].joint_names == ['speed']
     assert list(paths[0].points[0].positions) == [0.2]
     assert paths[0].points[0].time_from_start.sec == 2
+
+
+def test_a_goal_that_is_taken_when_the_environment_ends_is_canceled(
+        peer, robot, act, monkeypatch):
+    closing, canceled, stop_all = threading.Event(), [], RobotGraph._stop_all
+
+    def on_stop(graph):
+        stop_all(graph)
+        if graph._is_closed:
+            closing.set()
+
+    monkeypatch.setattr(RobotGraph, '_stop_all', on_stop)
+    agent = act({'reset': {'trajectory': {
+        **TRAJECTORY['reset']['trajectory'], 'topic': '', 'action': 'follow'}}})
+    ending = threading.Thread(target=agent.end)
+
+    def on_goal(_):
+        ending.start()
+        closing.wait()
+        return GoalResponse.ACCEPT
+
+    def on_cancel(_):
+        canceled.append(1)
+        return CancelResponse.ACCEPT
+
+    server = ActionServer(
+        peer.node, FollowJointTrajectory, 'follow', lambda goal: None, goal_callback=on_goal,
+        handle_accepted_callback=lambda goal: None, cancel_callback=on_cancel)
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: canceled, 'the goal is canceled')
+    ending.join()
+    server.destroy()
 
 
 def test_a_robot_that_takes_positions_is_stopped_in_its_reset_by_where_it_is(peer, robot, act):

@@ -169,7 +169,10 @@ class _ByTopic(_ByTrajectory):
 
 
 class _ByAction(_ByTrajectory):
-    """Sends the trajectory as a goal, which ends with this process."""
+    """Sends the trajectory as a goal.
+
+    This package's ``arm_controller`` ends the goal of a process that was killed, others may not.
+    """
 
     def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
         super().__init__(reset)
@@ -202,13 +205,18 @@ class _ByAction(_ByTrajectory):
         return self._is_there(values, '')
 
     def cancel(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel_goal_async()
-        elif self._goal is not None:
-            self._goal.add_done_callback(lambda goal: goal.result().cancel_goal_async())
+        if self._goal is not None:
+            self.is_ending = True
+            # It may not be accepted yet.
+            self._goal.add_done_callback(self._on_answered)
+
+    def _on_answered(self, goal: Any) -> None:
+        goal.result().cancel_goal_async().add_done_callback(self._on_canceled)
+
+    def _on_canceled(self, _: Any) -> None:
+        self.is_ending = False
 
     def close(self) -> None:
-        # A server ends the goal of a client that is gone.
         self._client.destroy()
 
 

@@ -190,6 +190,10 @@ class RobotGraph:
                 self._stop_all()
                 self._lock.notify_all()
         finally:
+            end = time.monotonic() + _ACK_S
+            while time.monotonic() < end and any(
+                    each is not None and each.is_ending for each in self._resetters):
+                call_back(executor, _WAIT_S)
             # An error that is kept keeps the executor, which would keep the publishers.
             executor.shutdown(0.0)
 
