@@ -130,6 +130,19 @@ def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
         assert reason in refused(read_contract, write(content)), content
 
 
+def test_a_stick_at_rest_commands_what_is_neutral(write):
+    for kind, neutral, reason in (
+            ('sensor_msgs/msg/Joy', 0.0, ''), ('geometry_msgs/msg/Twist', 0.5, ''),
+            ('sensor_msgs/msg/Joy', 0.5, "takeover: type: 'sensor_msgs/msg/Joy' is not allowed: "
+             'geometry_msgs/msg/Twist, as forward has the neutral 0.5, not 0')):
+        path = write(changed('actions.parts.0.neutral', neutral) | {'takeover': {
+            'topic': 'joy', 'type': kind, 'parts': [{'name': 'forward', 'field': 'axes'}]}})
+        if reason:
+            assert reason in refused(read_contract, path)
+        else:
+            assert read_contract(path).takeover.type == kind
+
+
 def test_success_in_pictures_needs_no_reward_beside_what_it_is_worth(write):
     seen = {'success': {'classifier': 'seen/a.onnx', 'image': 'eye_0'}, 'images': images({})}
     found = read_contract(write(GOOD | seen | {'reward': None, 'success_reward': 1.0}))

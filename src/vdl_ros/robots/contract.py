@@ -440,9 +440,8 @@ class Contract(_Section, kw_only=True):
                 if (of.scale, of.unit) != (each.scale, each.unit):
                     raise _refusal(place, each.feature, 'a feature with the scale and unit of '
                                    f'the part, {each.scale:g} and {each.unit!r}')
-        for part in self.takeover.parts if self.takeover else ():
-            _check_name('takeover: parts: name', part.name,
-                        [each.name for each in self.actions.parts], 'actions')
+        if self.takeover:
+            self._check_takeover(self.takeover)
         for joint in self.resets.trajectory.positions if self.resets.trajectory else ():
             _check_name('reset: trajectory: positions', joint, names)
             if (scale := self.features[names.index(joint)].scale) != 1.0:
@@ -459,6 +458,16 @@ class Contract(_Section, kw_only=True):
             raise ValueError(f'{"success: function" if judges else "failure"}: not beside a task')
         if self.copies > 1 and '{}' not in self.namespace:
             raise _refusal('copies', self.copies, '1, or a namespace such as robot_{}')
+
+    def _check_takeover(self, takeover: Takeover) -> None:
+        neutral = {each.name: each.neutral for each in self.actions.parts}
+        for part in takeover.parts:
+            _check_name('takeover: parts: name', part.name, [*neutral], 'actions')
+            value = neutral[part.name]
+            if takeover.type != self.actions.type and value and math.isfinite(value):
+                # A stick at rest would command 0.
+                raise _refusal('takeover: type', takeover.type, f'{self.actions.type}, as '
+                               f'{part.name} has the neutral {value:g}, not 0')
 
     def _check_images(self) -> None:
         names, first = [*self.topics], next(iter(self.observed_images), None)
