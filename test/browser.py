@@ -15,6 +15,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+import pytest
 
 ARGUMENTS = [
     '--headless=new', '--no-sandbox', '--disable-dev-shm-usage', '--window-size=1280,800',
@@ -42,8 +43,7 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._log = log
         self._session = ''
-        #: Whether it was killed.
-        self.is_dead = False
+        self._is_dead = False
         self._url = self._start(driver)
         options = {'binary': chromium, 'args': [
             *ARGUMENTS, f'--user-data-dir={self._profile.name}']}
@@ -89,12 +89,6 @@ class Browser:
 
     def open(self, url: str) -> None:
         self._request('POST', '/url', {'url': url})
-
-    def leave(self) -> None:
-        """Open a blank page, release the mouse and clear the error log."""
-        self._request('DELETE', '/actions')
-        self.open('about:blank')
-        self.errors()
 
     def run(self, script: str, *arguments: object):
         """Run a JavaScript function body and return its result."""
@@ -178,13 +172,20 @@ class Browser:
     def kill(self) -> None:
         """Kill the browser, as in a crash."""
         subprocess.run(['pkill', '-9', '-f', self._profile.name], check=False)
-        self.is_dead = True
+        self._is_dead = True
 
     def close(self) -> None:
-        if self._session and not self.is_dead and self._process.poll() is None:
+        if self._session and not self._is_dead and self._process.poll() is None:
             with contextlib.suppress(AssertionError, OSError):
                 self._request('DELETE', '')
         self._process.terminate()
         self._process.wait(10)
         self.kill()
         self._profile.cleanup()
+
+
+@pytest.fixture
+def browser(tmp_path):
+    found = Browser(tmp_path / 'chromedriver.txt')
+    yield found
+    found.close()

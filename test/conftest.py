@@ -25,7 +25,8 @@ from vdl_ros.common import children, command_line
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
-pytest_plugins = ['fault_rows', 'processes', 'reporter', 'schedule', 'stall_detector', 'two_hosts']
+pytest_plugins = ['browser', 'fault_rows', 'processes', 'reporter', 'schedule', 'stall_detector',
+                  'two_hosts']
 
 
 @pytest.fixture(autouse=True)
@@ -185,9 +186,12 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Agent steps in the last row of progress.csv; 0 without rows."""
-        rows = self.progress
-        return int(rows[-1]['agent_steps']) if rows else 0
+        """Agent steps in the last complete row of progress.csv; 0 without rows."""
+        try:
+            rows = (self.path / 'progress.csv').read_text().split('\n')[1:-1]
+        except FileNotFoundError:
+            return 0
+        return int(rows[-1].split(',')[0]) if rows else 0
 
 
 @pytest.fixture
@@ -207,7 +211,8 @@ class Peer:
     def __init__(self):
         self._context = rclpy.Context()
         rclpy.init(context=self._context)
-        self.node = Node('peer', context=self._context)
+        self.node = Node('peer', context=self._context, start_parameter_services=False,
+                         enable_rosout=False)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
 

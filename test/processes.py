@@ -27,6 +27,8 @@ READ_BY_IMPORTS = ('ATEN_', 'LD_', 'MKL_', 'MUJOCO_', 'OMP_', 'ONEDNN_', 'OPENBL
                    'PYTHONHASHSEED', 'PYTHONUNBUFFERED', 'PYTHONWARNINGS', 'RMW_')
 SERVER = multiprocessing.get_context('forkserver')
 SERVER.set_forkserver_preload(['preloaded'])
+# s from one look for child processes to the next.
+_LOOK_S = 0.25
 
 
 def import_settings(environment) -> dict[str, str]:
@@ -135,6 +137,7 @@ class Launched:
         self._forked = executable is not None
         self._family = psutil.Process(self.process.pid)
         self._seen: dict[int, psutil.Process] = {}
+        self._look_at = 0.0
 
     @property
     def output(self) -> str:
@@ -155,9 +158,12 @@ class Launched:
 
     def family(self) -> list[psutil.Process]:
         """Return the running processes that this command has started so far."""
-        with contextlib.suppress(psutil.Error):
-            for child in self._family.children(recursive=True):
-                self._seen.setdefault(child.pid, child)
+        # Not at each poll: a look takes milliseconds.
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            with contextlib.suppress(psutil.Error):
+                for child in self._family.children(recursive=True):
+                    self._seen.setdefault(child.pid, child)
         return [each for each in self._seen.values() if self._is_running(each)]
 
     @staticmethod
@@ -199,11 +205,13 @@ class Launched:
 
     def end(self) -> None:
         """End all processes; SIGINT first, because killed ones leave shared memory behind."""
+        self._look_at = 0.0
         family = [self._family, *self.family()]
         for process in family:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGINT)
         psutil.wait_procs(family, timeout=20.0)
+        self._look_at = 0.0
         for process in [self._family, *self.family()]:
             with contextlib.suppress(psutil.Error):
                 process.kill()

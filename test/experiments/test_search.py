@@ -21,6 +21,7 @@ from vdl_ros.experiments.search import (
     open_study,
 )
 from vdl_ros.experiments.spec import Search, SearchConfig, agent_settings, make_space
+from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.rl.runs.training_process import TrainingError
 
 CONTENT = {
@@ -67,6 +68,17 @@ def make(tmp_path):
             lambda number, values: (values['learning_rate'], {'final_return': 0.0}),
             url=url, log=log)
     return make_searcher
+
+
+def test_each_session_of_a_trial_has_its_own_seed(tmp_path):
+    path = tmp_path / 'file.yaml'
+    path.write_text(yaml.safe_dump({'one': {**CONTENT, 'meta': {
+        'sessions': 2, 'trials': 8, 'seed': 5}}}))
+    specs, faults = read_specs(path)
+    assert not faults
+    sessions = TrialRunner(specs['one'], tmp_path).sessions(0, {'learning_rate': 0.01})
+    assert [each.settings['seed'] for each in sessions] == ['5', '6']
+    assert [each.folder.name for each in sessions] == ['session-0', 'session-1']
 
 
 def test_trials_below_the_median_are_pruned_and_failed_ones_do_not_end_the_search(make):

@@ -46,9 +46,9 @@ def nanoseconds(message):
 
 
 def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
-        launch, peer, tmp_path):
+        launch, peer):
     lengths = {'forearm_length': '0.2', 'hand_length': '0.13'}
-    process = launch.file('arm', 'view_port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}',
+    process = launch.file('arm', 'view_port:=0', 'sim_seed:=5', 'rate:=5', 'black_box:=none',
                           'camera_distance:=1.1', 'xacro_args:=' + ' '.join(
                               f'{name}={value}' for name, value in lengths.items()))
     states, images, infos, status, sent, frames, description = map(peer.listen, (
@@ -146,7 +146,8 @@ def test_camera_feedback_under_attack_gives_the_controller_only_estimates(launch
     save_model(model, 'resnet', make_model('resnet').state_dict(),
                {'scale': [0.02] * 6, 'threshold': 100.0}, {})
     process = launch.file('arm', 'feedback:=camera', f'model:={model}', 'view:=false',
-                          'stop_band:=0.01', 'adversarial_mode:=fgsm', 'adversarial_epsilon:=0.01')
+                          'stop_band:=0.01', 'adversarial_mode:=fgsm',
+                          'adversarial_epsilon:=0.01', 'rate:=5', 'black_box:=none')
     states, poses, frames = map(peer.listen, ('arm/joint_states', 'arm/pose', '/tf'))
     truth = peer.listen(JointState, 'arm/joint_truth', qos.TOPICS['arm/joint_states'])
     peer.until(lambda: len(states) > 5 and truth and poses and frames, 'poses')

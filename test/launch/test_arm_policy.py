@@ -119,7 +119,7 @@ def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, 
     assert exported.wait() == 0, exported.output
     assert f'{path}: vdl_ros/OWI535Reach-v0, ppo, ' in exported.output
     process = launch.file('arm', f'policy:={path}', 'camera:=none', 'view:=false',
-                          'controller:=false')
+                          'controller:=false', 'black_box:=none')
     status, joints = map(peer.listen, ('arm/target_status', 'arm/joint_states'))
     ask = asking(peer, status)
     peer.until(lambda: status and joints, 'the policy node and the twin')

@@ -97,6 +97,12 @@ def test_the_actors_of_each_launch_have_names_of_their_own(plan, monkeypatch):
         assert len(set(names)) == 4, names
 
 
+def test_who_trains_on_a_robot_has_a_black_box_unless_told(plan):
+    robot = ('train.launch.py', 'env_id:=robot/owi535_sim')
+    assert 'black_box' in plan(*robot)[0]
+    assert 'black_box' not in plan(*robot, 'black_box:=none')[0]
+
+
 def test_without_opengl_the_arm_has_no_camera_and_who_needs_one_is_refused(plan, monkeypatch):
     def missing():
         raise opengl.OpenGLError(f'OpenGL: libEGL.so.1: no library; {opengl.REMEDY}')

@@ -11,14 +11,6 @@ from vdl_ros.pose.domain_randomization import RandomizedScene, sample
 from vdl_ros.pose.frames import Frames
 
 
-@pytest.fixture
-def capture(launch):
-    def start(output, *arguments):
-        return launch.file('capture', f'output:={output}', 'image_width:=64', 'image_height:=64',
-                           *arguments)
-    return start
-
-
 def check_frames(folder, count, indices):
     """Check that frames are what seed and number determine."""
     found = Frames(folder)
@@ -42,9 +34,10 @@ def check_frames(folder, count, indices):
 @pytest.mark.parametrize('number', [
     signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_resumed(
-        capture, run_here, refused, tmp_path, number):
+        launch, run_here, refused, tmp_path, number):
     folder = tmp_path / 'frames'
-    first = capture(folder, 'frames:=100000', 'seed:=7')
+    size = ('image_width:=64', 'image_height:=64')
+    first = launch.file('capture', f'output:={folder}', 'frames:=100000', 'seed:=7', *size)
     first.wait_for(lambda: folder.exists() and len(Frames(folder)), 'some frames')
     if number == signal.SIGINT:
         first.stop()
@@ -54,17 +47,20 @@ def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_res
         assert first.wait() == 1
     # More than there are, however fast this machine was.
     count = len(Frames(folder))
-    total = count + 100
-    second = capture(folder, f'frames:={total}', 'seed:=7')
-    assert second.wait() == 0
-    assert f'{count:,} frames are there already' in second.output
-    assert f'{total:,} of {total:,} frames captured' in second.output
+    total = count + 30
+
+    def again():
+        return run_here(
+            capture_node.main, f'output:={folder}', f'frames:={total}', 'seed:=7', *size)
+
+    status, said = again()
+    assert status == 0, said
+    assert f'{count:,} frames are there already' in said
+    assert f'{total:,} of {total:,} frames captured' in said
     check_frames(folder, total, (0, count // 2, count, total - 1))
     # Nothing to do is no mistake.
-    size = ('image_width:=64', 'image_height:=64')
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
-    status, said = run_here(
-        capture_node.main, f'output:={folder}', f'frames:={total}', 'seed:=7', *size)
+    status, said = again()
     assert status == 0, said
     assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
     for path, reason in ((folder, 'seed: 1 is not allowed: the capture in'),

@@ -12,8 +12,9 @@ from std_msgs.msg import Header
 from vdl_ros.msg import Observation, Tensor, Trajectory
 from vdl_ros.ros import qos
 
-LONG = ('env_id:=CartPole-v1', 'total_steps:=100000000', 'stop_at_return:=1e9',
-        'checkpoint_period:=1.0', 'learning_rate:=0.001')
+# An environment that sleeps leaves the cores to the processes that start again.
+LONG = ('env_id:=dummy/OBS8-FPS100-v0', 'num_envs:=16', 'unroll_length:=20',
+        'total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
 
 # Others: test/ros/messages/test_tensors.py.
 WRONG = [[], [Tensor(name='rewards', dtype='float32', shape=[2**32 - 1] * 4,

@@ -12,7 +12,7 @@ def test_robots_that_a_person_has_taught_soon_do_it_alone(launch, run):
         launch('python3', str(FOLDER / f'{name}.py'), '--ros-args', *words)
     training = launch.file(
         'train', f'robots:={FOLDER}', 'env_id:=robot/diff_drive', 'num_envs:=8', 'algorithm:=sac',
-        'total_steps:=12000', f'run_dir:={run}')
+        'total_steps:=12000', f'run_dir:={run}', 'black_box:=none')
 
     def is_taught():
         alone = re.findall(r'alone +(\d+)%', training.output)

@@ -82,12 +82,12 @@ def test_environments_on_their_own_clock_report_reaction_time(launch, run, peer)
 
 def test_the_two_halves_find_each_other_and_actors_outlive_their_learner(
         launch, run, counters_module):
-    actors = launch.file('actors', 'num_actors:=2', counters_module)
+    actors = launch.file('actors', 'num_actors:=1', counters_module)
     learner = launch.file('learner', f'run_dir:={run}', counters_module, 'env_id:=vdl/Counter-v0',
-                          'total_steps:=5000', 'stop_at_return:=1e9')
+                          'total_steps:=1000', 'stop_at_return:=1e9')
     assert learner.wait() == 0, learner.output
     assert run.summary['env_id'] == 'vdl/Counter-v0'
-    assert run.summary['agent_steps'] >= 5_000
+    assert run.summary['agent_steps'] >= 1_000
     assert run.summary['trajectories_lost'] == 0
-    assert len(actors.nodes('actor')) == 2
+    assert len(actors.nodes('actor')) == 1
     actors.stop()

@@ -4,16 +4,8 @@ import re
 import urllib.error
 import urllib.request
 
-import browser as browsers
 import numpy as np
 import pytest
-
-
-@pytest.fixture
-def browser(tmp_path):
-    found = browsers.Browser(tmp_path / 'chromedriver.txt')
-    yield found
-    found.close()
 
 
 def curve(browser):

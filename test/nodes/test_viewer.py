@@ -1,6 +1,6 @@
 """The view: its page shows the arm, and its buttons move it only while held.
 
-Four tests use a real browser, the others a program that talks to the view as its page does.
+Two tests use a real browser, the others a program that talks to the view as its page does.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import re
 import socket
 import time
 
-import browser as browsers
 import numpy as np
 import page_client
 import psutil
@@ -71,22 +70,6 @@ class View:
         return self.motors[-1] if self.motors else MotorCommand()
 
 
-@pytest.fixture(scope='module')
-def shared_browser(tmp_path_factory):
-    """Return a function that returns a browser: the one of the test before, if it lives."""
-    started = []
-
-    def get():
-        if not started or started[-1].is_dead:
-            started.append(browsers.Browser(
-                tmp_path_factory.mktemp('browser') / 'chromedriver.txt'))
-        return started[-1]
-
-    yield get
-    for each in started:
-        each.close()
-
-
 @pytest.fixture
 def view(node_here, peer):
     """Return a viewer."""
@@ -94,12 +77,10 @@ def view(node_here, peer):
 
 
 @pytest.fixture
-def page(view, shared_browser):
+def page(view, browser):
     """Return a viewer and its page in a browser."""
-    view.open_in(shared_browser())
-    yield view
-    if not view.browser.is_dead:
-        view.browser.leave()
+    view.open_in(browser)
+    return view
 
 
 def yellow(picture):
@@ -108,7 +89,8 @@ def yellow(picture):
     return int(((red > 150) & (green > 110) & (blue < 110)).sum())
 
 
-def test_the_page_shows_the_arm_where_it_is(page, peer):
+def test_the_page_shows_the_arm_and_a_person_ends_the_episodes_of_a_training(
+        page, peer, monkeypatch):
     page.until(lambda: yellow(page.picture()) > 300, 'the arm',
                say=lambda: page.pose(0, 0, 0, 0, 0))
     straight = page.picture()
@@ -134,14 +116,52 @@ def test_the_page_shows_the_arm_where_it_is(page, peer):
         page.until(lambda: blue() > 300, 'the ghost')
         page.until(lambda: 'The camera sees the arm.' in page.browser.text, 'the note')
     page.until(lambda: blue() < 30, 'no ghost any more')
+
+    # A busy browser shows it late.
+    monkeypatch.setattr(viewer, 'ANSWERED_S', 1e9)
+    called = []
+
+    def judge(_, response):
+        called.append('success')
+        response.message = 'the episode ends'
+        return response
+
+    service = peer.node.create_service(Confirm, 'robot/success', judge)
+    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons yet')
+    status = peer.talk('robot/status')
+    page.until(lambda: 'Discard the episode' in page.browser.text, 'the buttons',
+               say=lambda: status.publish(String(data='episode 7: the policy acts')))
+    page.browser.click('Success')
+    page.until(lambda: 'success: the episode ends' in page.browser.text, 'the answer')
+    assert called == ['success']
+    page.browser.click('Failure')
+    page.until(lambda: 'failure: no training takes it' in page.browser.text, 'that nobody answers')
+    # A training that does not answer holds up nothing.
+    page.browser.click('EMERGENCY STOP')
+    page.until(lambda: page.stops, 'the stop')
+    peer.node.destroy_publisher(status)
+    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons')
+    peer.node.destroy_service(service)
     assert page.browser.errors() == []
 
 
-def test_the_emergency_stop_latches_until_it_is_released(page, peer):
-    page.browser.press('base left')
-    page.until(lambda: page.last().base == 1, 'the command')
+def test_a_button_moves_its_motor_while_held_the_stop_latches_and_a_dead_browser_lets_go(
+        page, peer):
+    page.browser.press('shoulder down')
+    page.until(lambda: sum(each.shoulder for each in page.motors) > 5, 'the commands')
+    assert {(each.base, each.elbow, each.wrist, each.gripper, each.lamp)
+            for each in page.motors} == {(0, 0, 0, 0, 0)}
+    assert len({each.sender for each in page.motors}) == 1
     page.browser.let_go()
-    page.until(lambda: page.last().base == 0, 'motors off')
+    page.until(lambda: page.last().shoulder == 0, 'motors off')
+    page.browser.press('gripper close')
+    page.until(lambda: page.last().gripper == -1, 'the gripper')
+    count = len(page.motors)
+    page.browser.let_go()
+    page.until(lambda: page.last().gripper == 0, 'motors off')
+    # No commands in between.
+    assert all(each.shoulder == 0 for each in page.motors[count:])
+
     page.browser.click('EMERGENCY STOP')
     page.until(lambda: page.stops, 'the stop')
     assert page.stops[-1].sender == '/viewer'
@@ -167,22 +187,6 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: len(page.motors) > count, 'a neutral command')
     assert page.last().base == 0
 
-
-def test_a_button_moves_its_motor_while_it_is_held_and_a_dead_browser_releases_it(page):
-    page.browser.press('shoulder down')
-    page.until(lambda: sum(each.shoulder for each in page.motors) > 5, 'the commands')
-    assert {(each.base, each.elbow, each.wrist, each.gripper, each.lamp)
-            for each in page.motors} == {(0, 0, 0, 0, 0)}
-    assert len({each.sender for each in page.motors}) == 1
-    page.browser.let_go()
-    page.until(lambda: page.last().shoulder == 0, 'motors off')
-    page.browser.press('gripper close')
-    page.until(lambda: page.last().gripper == -1, 'the gripper')
-    count = len(page.motors)
-    page.browser.let_go()
-    page.until(lambda: page.last().gripper == 0, 'motors off')
-    # No commands in between.
-    assert all(each.shoulder == 0 for each in page.motors[count:])
     page.browser.press('base left')
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.kill()
@@ -354,34 +358,6 @@ def test_buttons_of_episodes_work_while_there_is_a_recorder(view, peer):
             view.until(lambda name=name: name in called, label,
                        say=lambda label=label: page.press(label), every=0.5)
     assert list(dict.fromkeys(called)) == list(labels)
-
-
-def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer, monkeypatch):
-    # A busy browser shows it late.
-    monkeypatch.setattr(viewer, 'ANSWERED_S', 1e9)
-    called = []
-
-    def judge(_, response):
-        called.append('success')
-        response.message = 'the episode ends'
-        return response
-
-    service = peer.node.create_service(Confirm, 'robot/success', judge)
-    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons yet')
-    status = peer.talk('robot/status')
-    page.until(lambda: 'Discard the episode' in page.browser.text, 'the buttons',
-               say=lambda: status.publish(String(data='episode 7: the policy acts')))
-    page.browser.click('Success')
-    page.until(lambda: 'success: the episode ends' in page.browser.text, 'the answer')
-    assert called == ['success']
-    page.browser.click('Failure')
-    page.until(lambda: 'failure: no training takes it' in page.browser.text, 'that nobody answers')
-    # A training that does not answer holds up nothing.
-    page.browser.click('EMERGENCY STOP')
-    page.until(lambda: page.stops, 'the stop')
-    peer.node.destroy_publisher(status)
-    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons')
-    peer.node.destroy_service(service)
 
 
 class Silent:

@@ -38,7 +38,7 @@ def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path, monkeypatc
         'num_envs:=2', 'num_actors:=1', f'algorithm:={algorithm}', f'total_steps:={steps}',
         f'unroll_length:={length}', f'run_dir:={tmp_path / name}', namespace=f'/{name}')
         for name, algorithm, steps, length in (
-            ('red', 'ppo', 4000, 20), ('blue', 'impala', 300, 7))}
+            ('red', 'ppo', 1200, 20), ('blue', 'impala', 300, 7))}
     for name, learner in learners.items():
         assert learner.wait() == 0, learner.output + actor.output
         summary = json.loads((tmp_path / name / 'summary.json').read_text())

@@ -76,7 +76,7 @@ def test_every_file_of_the_package_says_what_is_known():
 def test_every_preset_of_the_package_can_be_used(monkeypatch):
     """With the algorithms that its task names, and with one more, in turn."""
     # To read a file each time would take seconds.
-    monkeypatch.setattr(yaml, 'safe_load', functools.cache(yaml.safe_load))
+    monkeypatch.setattr(config_file, 'read_yaml', functools.cache(config_file.read_yaml))
     others = itertools.cycle(ALGORITHMS)
     cases = {('vdl/Counter-v0', algorithm) for algorithm in ALGORITHMS} | {
         (env_id.replace('*', 'v1'), algorithm)

@@ -20,27 +20,6 @@ SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',
 LONG = SETTINGS | {'total_steps': '1000000000'}
 
 
-@pytest.mark.process
-def test_an_interrupted_training_goes_on_and_a_complete_one_is_not_run_again(tmp_path):
-    folder = tmp_path / 'run'
-    training = TrainingProcess(folder, LONG)
-    assert training.summary() is None
-    assert training.run(lambda: (folder / 'progress.csv').exists()
-                        and len((folder / 'progress.csv').read_text()) > 200) is None
-    assert training.is_begun
-    found = json.loads((folder / 'summary.json').read_text())
-    assert found['ended_by'] == 'interrupted'
-    assert '--resume' in training.command()
-    steps = found['agent_steps'] + 1000
-    longer = TrainingProcess(folder, SETTINGS | {'total_steps': str(steps)})
-    assert longer.summary() is None
-    assert longer.run(lambda: False)['agent_steps'] >= steps
-    before = longer.log.stat().st_size
-    assert longer.run(lambda: False)['episodes'] > 3
-    assert longer.log.stat().st_size == before
-    assert training.summary() is None, 'it is complete only for fewer steps'
-
-
 def test_a_training_that_was_ended_early_for_a_reason_is_complete(tmp_path):
     training = TrainingProcess(tmp_path, LONG)
     for reason, complete in (('eval_patience', True), ('stop_at_return', True),
@@ -101,29 +80,43 @@ def test_a_full_disk_is_no_failure_of_the_training(tmp_path, monkeypatch):
 
 
 @pytest.mark.process
-def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp_path):
+def test_a_training_ends_with_its_parent_goes_on_and_is_not_run_again_once_complete(tmp_path):
     code = ('import sys; from pathlib import Path; '
             'from vdl_ros.rl.runs.training_process import TrainingProcess; '
             f'TrainingProcess(Path(sys.argv[1]), {LONG!r}).run(lambda: False)')
-    run = tmp_path / 'run'
+    folder = tmp_path / 'run'
+    training = TrainingProcess(folder, LONG)
+    assert training.summary() is None
     pause = threading.Event()
-    with subprocess.Popen([sys.executable, '-c', code, str(run)]) as parent:
-        while not (run / 'checkpoint.pt').is_file():
+    with subprocess.Popen([sys.executable, '-c', code, str(folder)]) as parent:
+        while not training.is_begun:
             assert parent.poll() is None
             pause.wait(0.05)
         child, = psutil.Process(parent.pid).children()
         # Stopped, so that it holds the folder for as long as the test wants.
         child.suspend()
         os.kill(parent.pid, signal.SIGKILL)
-    assert in_use(run)
+    assert in_use(folder)
     asked = []
 
     def stop():
         asked.append(1)
         if len(asked) == 5:
-            assert in_use(run)
+            assert in_use(folder)
             child.resume()
-        return False
+        return training.log.read_text().count('acts and learns') == 2
 
-    assert TrainingProcess(run, SETTINGS | {'total_steps': '1'}).run(stop) is not None
+    # The next one waits for it, goes on with it, and is interrupted.
+    assert training.run(stop) is None
     assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
+    found = json.loads((folder / 'summary.json').read_text())
+    assert found['ended_by'] == 'interrupted'
+    assert '--resume' in training.command()
+    steps = found['agent_steps'] + 1000
+    longer = TrainingProcess(folder, SETTINGS | {'total_steps': str(steps)})
+    assert longer.summary() is None
+    assert longer.run(lambda: False)['agent_steps'] >= steps
+    before = longer.log.stat().st_size
+    assert longer.run(lambda: False)['episodes'] > 3
+    assert longer.log.stat().st_size == before
+    assert training.summary() is None, 'it is complete only for fewer steps'
