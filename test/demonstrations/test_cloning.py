@@ -155,6 +155,32 @@ def test_files_have_the_actions_as_the_environment_counts_them(tmp_path, space, 
                             FlowStats())
 
 
+class SaysOnlySuccess(gymnasium.Env):
+    """Each second episode succeeds, after two steps; others fail after one."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 2.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    number = -1
+
+    def reset(self, **kwargs):
+        self.number, self.steps = (self.number + 1) % 2, 0
+        return np.array([self.number, 0], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        succeeds = self.number == 1 and self.steps == 2
+        return (np.array([self.number, self.steps], np.float32), 0.0,
+                succeeds or not self.number, False, {'is_success': True} if succeeds else {})
+
+
+def test_failures_of_an_environment_that_tells_only_of_success_are_left_out(tmp_path):
+    gymnasium.register('SaysOnlySuccess-v0', SaysOnlySuccess)
+    assert record_environment(
+        lambda *_: np.zeros(16, np.int64), EnvConfig(env_id='SaysOnlySuccess-v0'), 17,
+        tmp_path / 'data', task='') == (17, 17)
+    assert read_lerobot(tmp_path / 'data').states.tolist() == [[1.0, 0.0], [1.0, 1.0]] * 17
+
+
 def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrupted(
         tmp_path, monkeypatch):
     stop, lines = threading.Event(), []
@@ -171,6 +197,7 @@ def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrup
     assert lines[0] == (
         '0 of 4 episodes are recorded, 0 others had no success in 0 s; the longest of the others '
         'has 1 steps, and time_limit would end it')
+    assert lines.pop() == 'CartPole-v1: tells of no success: all episodes count'
     assert lines[-1].startswith(f'{count} of 4 episodes are recorded, {failures} others')
     assert 0 < read_lerobot(tmp_path / 'data').episodes[-1] + 1 == count < 4
 

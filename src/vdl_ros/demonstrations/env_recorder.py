@@ -20,7 +20,8 @@ from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Progress
 
-#: Writes an episode: observations, actions, rewards, and whether it was terminated.
+#: An episode: observations, actions, rewards, and whether it was terminated; and what writes it.
+_Episode = tuple[NDArray[Any], NDArray[Any], NDArray[Any], bool]
 Write = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], bool], None]
 _ENVIRONMENTS = 16
 # Failures for each episode that is wanted, at most.
@@ -35,14 +36,14 @@ def record_environment(
 ) -> tuple[int, int]:
     """Write episodes in which a policy succeeds; return how many, and how many did not.
 
-    Without a success in the environment's info all count. The environments have equal shares, or
+    All count if the environment's info never has a success. The environments have equal shares, or
     short episodes would count more.
 
     Args:
         act: a policy of this environment, whose observations are numbers.
         output: a folder that does not exist yet.
         stop: ends it before all are written, when it is set.
-        tell: takes a line of progress every 8 s.
+        tell: takes a line of progress every 8 s, and of what counts.
 
     Raises:
         ValueError: an environment or a folder that cannot be used, or no success.
@@ -57,42 +58,70 @@ def record_environment(
         rate = frame_rate(envs, _RATE)
         with contextlib.ExitStack() as data_set:
             write = data_set.enter_context(new_data_set(output, env.env_id, task, rate))
+            waiting: list[tuple[int, _Episode]] = []
+
+            def write_waiting() -> None:
+                if waiting:
+                    tell(f'{env.env_id}: tells of no success: all episodes count')
+                while waiting:
+                    write(*waiting.pop(0)[1])
 
             def keep() -> None:
+                write_waiting()
                 data_set.close()
                 tell(f'{output}: has the episodes that were complete')
 
             with saving(keep):
-                return _play(envs, act, episodes, seed, write, stop or threading.Event(), tell)
+                counts = _play(
+                    envs, act, episodes, seed, write, waiting, stop or threading.Event(), tell)
+                write_waiting()
+                return counts
 
 
 def _play(
-    envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write, stop: threading.Event,
-    tell: Callable[[str], None],
+    envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write,
+    waiting: list[tuple[int, _Episode]], stop: threading.Event, tell: Callable[[str], None],
 ) -> tuple[int, int]:
-    """Write episodes with success; return how many had one, and how many none."""
+    """Write episodes with success; return how many had one, and how many none.
+
+    While the environment has told of no success, episodes are added to ``waiting``, with the
+    number of their environment: it may tell of it only in a step that succeeds.
+    """
     failures, progress = 0, Progress(tell)
     shares = np.full(envs.num_envs, episodes // envs.num_envs)
     shares[:episodes % envs.num_envs] += 1
     rows: list[list[tuple[Any, ...]]] = [[] for _ in shares]
     stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
-    first = factory.first_actions(envs)
+    first, tells_success = factory.first_actions(envs), False
     while shares.any() and not stop.is_set():
         before, is_reset = stepper.observation.copy(), stepper.is_reset
         actions = act(before, is_reset, rewards)
         step = stepper.step(actions)
         rewards = step.reward
-        for index in np.flatnonzero(shares):
+        if step.success is not None:
+            tells_success = True
+            # They ended without it.
+            failures += len(waiting)
+            for number, _ in waiting:
+                shares[number] += 1
+            waiting.clear()
+        # Of all, as long as each may have to play again.
+        for index in np.flatnonzero(shares if tells_success else np.ones_like(shares)):
             if step.ignored[index]:
                 continue
             rows[index].append((before[index], np.ravel(actions[index]) + first, rewards[index]))
             if not (step.terminated[index] or step.truncated[index]):
                 continue
-            if step.success is None or step.success[index]:
+            succeeds = step.success is not None and step.success[index]
+            if succeeds or (not tells_success and shares[index]):
                 seen, done, gained = (np.stack(each) for each in zip(*rows[index], strict=True))
-                write(seen, done, gained, bool(step.terminated[index]))
+                episode = seen, done, gained, bool(step.terminated[index])
+                if tells_success:
+                    write(*episode)
+                else:
+                    waiting.append((int(index), episode))
                 shares[index] -= 1
-            else:
+            elif tells_success:
                 failures += 1
                 if failures >= _PATIENCE * episodes:
                     raise ValueError(f'the policy failed in {failures} episodes before it had '
