@@ -143,21 +143,26 @@ def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
 _LEVELS = {'levels': [-0.5, 0.0, 1.0]}
 
 
-@pytest.mark.parametrize('parts', [
-    [{'low': -1, 'high': 1}], [_LEVELS], [_LEVELS, {'levels': [-0.5, 0.0, 0.5, 1.0]}]])
-def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(tmp_path, parts):
+@pytest.mark.parametrize(('parts', 'limits'), [
+    ([{'low': -1, 'high': 1}], []), ([_LEVELS], []),
+    ([_LEVELS, {'levels': [-0.5, 0.0, 0.5, 1.0]}], []),
+    ([_LEVELS], [{'feature': 'speed', 'low': -9, 'high': 1}])])
+def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(
+        tmp_path, parts, limits):
     """To the bit: what a person commands is one demonstration by each of the three ways."""
     (tmp_path / 'rewards.py').write_text(
         'def speed(before, after):\n    return before["speed"] + 2.0 * after["speed"]\n')
     path = tmp_path / 'mine.yaml'
     path.write_text(yaml.safe_dump(GOOD | {
         'rate': 10.0, 'episode_steps': 100, 'reward': {'function': 'rewards:speed'},
+        'limits': limits, 'limit_penalty': 5.0, 'success_reward': float(bool(limits)),
         'actions': GOOD['actions'] | {'parts': [
             {'name': name, 'field': field, 'unit': '', **part} for part, (name, field) in zip(
                 parts, [('forward', 'linear.x'), ('turn', 'angular.z')], strict=False)]}}))
     random, contract = np.random.default_rng(1), read_contract(path)
     # Numbers of float32, as in a data set.
     speeds = random.integers(-256, 256, 25) / 256
+    speeds[15] = 2.0 if limits else speeds[15]
     # All off would end the episode, and a replay begins at the first motion.
     commands = [(index * 37 * MS, random.choice([-0.5, 1.0] if index > 2 else [1.0], len(
         parts)).tolist()) for index in range(64)]
@@ -176,14 +181,19 @@ def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(tmp_pa
         found = load_demonstrations(
             tmp_path / folder, 'robot/mine', spaces, {'mine': path}, outcomes=True)
         for ours, theirs in zip(live, (
-                found.observations, found.actions, found.outcomes.rewards), strict=True):
+                found.observations, found.actions, found.outcomes.rewards,
+                found.outcomes.terminated), strict=True):
             np.testing.assert_array_equal(
                 np.squeeze(ours), np.squeeze(theirs)[:len(ours)], folder)
-    assert len(live[0]) == 24
+        assert not limits or len(found.actions) == 15, 'nothing after the limit'
+    assert len(live[0]) == (15 if limits else 24)
 
 
 def live_steps(contract, speeds, commands):
-    """Return observations, actions and rewards of an episode that a person commands throughout."""
+    """Return the steps of an episode that a person commands throughout.
+
+    They are observations, actions, rewards, and whether a step ended it.
+    """
     now, steps = -0.1, []
     session = Session(contract, make_task(contract), None, lambda _: None, print,
                       name='/robot', takeovers=True, clock=lambda: now)
@@ -198,10 +208,13 @@ def live_steps(contract, speeds, commands):
         session.on_reading('odom', Reading({'speed': speed}, now, 0.0, now, now))
         session.tick(now)
         steps.append(session.take())
+        if steps[-1].terminated:
+            break
         session.act(np.array(contract.actions.neutral), now)
     before = [each.observation for each in steps[:-1]]
     return np.stack(before), np.stack([each.executed for each in steps[1:]]).astype(
-        np.float32), np.array([each.reward for each in steps[1:]])
+        np.float32), *(np.array([getattr(each, name) for each in steps[1:]])
+                       for name in ('reward', 'terminated'))
 
 
 def test_positions_that_a_robot_was_sent_are_its_actions_live_and_in_a_bag(tmp_path):

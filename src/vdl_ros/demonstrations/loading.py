@@ -38,7 +38,7 @@ from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.takeover import executed_actions
-from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
+from vdl_ros.robots.task import HISTORY, Measured, Task, make_task, reward_of
 
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does
 # not say why a person waits.
@@ -143,13 +143,15 @@ def _with_outcomes(
 ) -> _Replayed:
     """Return the steps between two ``fresh`` measurements, with the task's reward and end.
 
-    A success of which only the person knows is worth ``success_reward``.
+    As on the robot a broken limit ends them, too, and costs its penalty. A success of which only
+    the person knows is worth ``success_reward``.
     """
     observations, rewards = [observer.step(measured[0])], list[float]()
     ended = False
     for before, after in itertools.pairwise(measured):
-        rewards.append(float(task.reward(before, after)))
-        ended = task.success(after) | task.failure(after)
+        is_broken = task.contract.broken_limit(after.values) is not None
+        rewards.append(reward_of(task, before, after, is_broken=is_broken))
+        ended = task.success(after) | task.failure(after) | is_broken
         observations.append(observer.step(after))
         if ended:
             break

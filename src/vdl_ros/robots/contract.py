@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -494,6 +495,11 @@ class Contract(_Section, kw_only=True):
     @property
     def observed_images(self) -> list[ImageTopic]:
         return [image for image in self.measured_images if image.observed]
+
+    def broken_limit(self, values: Mapping[str, float]) -> Limit | None:
+        """Return the first limit that features are beyond; NaN is missing, and breaks none."""
+        return next((each for each in self.limits if values[each.feature] < each.low
+                     or values[each.feature] > each.high), None)
 
     def image(self, name: str) -> ImageTopic:
         """Return one of the images; '': the first one; or ContractError."""

@@ -17,13 +17,13 @@ from vdl_ros.common.consent import (
 )
 from vdl_ros.robots.classifier import Classifier, SuccessInPictures
 from vdl_ros.robots.confirmation import Confirmation
-from vdl_ros.robots.contract import Contract, Limit
+from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.episode import Aim, Episode, ResetError, Resetter, Result, State, StopState
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.readings import Reading
 from vdl_ros.robots.takeover import Takeover, allowed
-from vdl_ros.robots.task import HISTORY, Measured, Task
+from vdl_ros.robots.task import HISTORY, Measured, Task, reward_of
 
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
@@ -437,7 +437,7 @@ class Session:
         elif self.state is State.SETTLING:
             if now >= self._moved_until and all(
                     each.arrived > self._settled for each in self._readings.values()):
-                if limit := self._broken_limit(self._values()):
+                if limit := self._contract.broken_limit(self._values()):
                     # In an episode it would move, until its first step breaks the limit.
                     self.lose(f'limit: {limit.feature} is not {limit.low:g} to {limit.high:g}')
                     self._retry_at = now + _AGAIN_S
@@ -560,7 +560,8 @@ class Session:
             # Sent again: a driver may stop without commands.
             self._command(self._in_force if hold else self._neutral)
             return
-        reward = self._reward(measured)
+        assert episode.before is not None
+        reward = reward_of(self._task, episode.before, measured, is_broken=bool(episode.broken))
         if not math.isfinite(reward):
             self.lose(f'the reward is {reward}, which is not allowed: a finite number')
             return
@@ -594,17 +595,6 @@ class Session:
             if self._follows:
                 self.consent.withdraw(f'the episode has ended: {self._outcome}')
 
-    def _reward(self, measured: Measured) -> float:
-        """Return the reward; beyond a limit, what cannot be computed is 0."""
-        assert self._episode.before is not None
-        try:
-            reward = float(self._task.reward(self._episode.before, measured))
-        except ArithmeticError:
-            reward = math.nan
-        if not self._episode.broken:
-            return reward
-        return (reward if math.isfinite(reward) else 0.0) - self._contract.limit_penalty
-
     def _deliver(self, measured: Measured, now: float, **values: Any) -> None:
         newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
         self._result = Result(self._observer.observe(measured), arrived_wall=newest.arrived_wall,
@@ -615,7 +605,7 @@ class Session:
 
     def _check_limits(self, measured: Measured) -> None:
         """Send the neutral action, from now to the end of the episode, at a broken limit."""
-        limit = self._broken_limit(measured.values)
+        limit = self._contract.broken_limit(measured.values)
         if limit is not None and not self._episode.broken:
             self._episode.broken = limit.feature
             # First: writing a line to a terminal can block.
@@ -624,11 +614,6 @@ class Session:
                     f'{limit.low:g} to {limit.high:g}')
             self.incidents.append(f'episode {self.begun}: {text}')
             self._log(text)
-
-    def _broken_limit(self, values: dict[str, float]) -> Limit | None:
-        # Not of NaN: that is missing.
-        return next((each for each in self._contract.limits if values[each.feature] < each.low
-                     or values[each.feature] > each.high), None)
 
     def _measure(self, now: float) -> Measured:
         readings = self._readings

@@ -213,6 +213,20 @@ def make_task(contract: Contract, kind: type[Task] | None = None) -> Task:
             f'{contract.name}.yaml: task: {contract.task.function}: {cause(error)}') from error
 
 
+def reward_of(task: Task, before: Measured, after: Measured, *, is_broken: bool) -> float:
+    """Return the reward of a step, NaN if it cannot be computed.
+
+    Once a limit ``is_broken`` it is less the penalty, and what cannot be computed is 0.
+    """
+    try:
+        reward = float(task.reward(before, after))
+    except ArithmeticError:
+        reward = math.nan
+    if not is_broken:
+        return reward
+    return (reward if math.isfinite(reward) else 0.0) - task.contract.limit_penalty
+
+
 def with_arguments(contract: Contract, text: str) -> Contract:
     """Return a contract whose task has these arguments, too: a JSON object, or ''."""
     if not text:
