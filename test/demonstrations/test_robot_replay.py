@@ -23,11 +23,12 @@ from vdl_ros.bags.reader import EpisodeLabels
 from vdl_ros.common import memory
 from vdl_ros.common.images import pixels_of
 from vdl_ros.demonstrations import loading
+from vdl_ros.demonstrations.env_recorder import new_data_set
 from vdl_ros.demonstrations.loading import load_demonstrations
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
-from vdl_ros.envs.registration import REACH
+from vdl_ros.envs.registration import REACH, SO101_REACH
 from vdl_ros.rl.learning.demonstrations import Demonstrations
 from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
@@ -304,6 +305,27 @@ def test_bags_of_another_robot_are_refused(tmp_path):
                                 factory.spaces(EnvConfig(env_id=env_id)), known_contracts())
         assert reason in str(error.value)
         assert '\n' not in str(error.value)
+
+
+def test_demonstrations_whose_actions_mean_something_else_are_refused(tmp_path):
+    """Changes of positions and positions have one shape."""
+    spaces, contracts = factory.spaces(EnvConfig(env_id=SO101_REACH)), known_contracts()
+    record(tmp_path / 'bags/episode_0000', EpisodeLabels('reach', True, 'so101_positions'))
+    with new_data_set(tmp_path / 'data', SO101_REACH, 'reach', 10.0) as write:
+        write(np.zeros((2, *spaces[0].shape)), np.zeros((2, 5)), np.zeros(2), True)
+    changes = 'action shoulder_pan from -0.1 to 0.1, change_of shoulder_pan'
+    positions = ('action shoulder_pan from -1.91986 to 1.91986, position_of shoulder_pan, '
+                 'step 0.1')
+    for folder, env_id, robot, theirs, ours in (
+            ('bags', SO101_REACH, 'so101_positions', positions, changes),
+            ('bags', 'robot/so101', 'so101_positions', positions, changes),
+            ('data', 'robot/so101_positions', SO101_REACH, changes, positions)):
+        with pytest.raises(ValueError, match='of robot') as error:
+            load_demonstrations(tmp_path / folder, env_id, spaces, contracts)
+        assert str(error.value) == (f'{tmp_path / folder}: of robot {robot!r}, with {theirs}, '
+                                    f'where {env_id} has {ours}')
+    for env_id in (SO101_REACH, 'robot/so101', 'robot/so101_sim'):
+        assert load_demonstrations(tmp_path / 'data', env_id, spaces, contracts).episodes == 1
 
 
 def test_a_bag_with_images_becomes_what_a_live_session_observed(tmp_path):

@@ -34,7 +34,7 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
 from vdl_ros.robots.contract import Contract, ImageTopic, Topic
-from vdl_ros.robots.contract_files import known_contracts, read_contract
+from vdl_ros.robots.contract_files import find_contract, known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.takeover import executed_actions
@@ -265,6 +265,8 @@ def load_demonstrations(
         data = read_lerobot(folder)
         contract = _contract_of(data, contracts)
         if contract is None:
+            _check_meaning(source, data.robot, _contract_of_env(data.robot, contracts), env_id,
+                           contracts)
             return _of_environment(data, source, outcomes, chunk).fitted(*spaces, first_actions)
         if contract.observed_images:
             raise ValueError(f'{source}: the robot {contract.name!r} observes images, which are '
@@ -279,6 +281,7 @@ def load_demonstrations(
         raise ValueError(
             f'{source}: of robot {contract.name!r}, whose observations of shape {list(shape)} do '
             f'not fit {env_id}: {list(wanted or ())}')
+    _check_meaning(source, contract.name, contract, env_id, contracts)
     found, size = list[_Replayed](), 0
     for episode in episodes:
         found.append(_replay(episode, contract, task, observer, outcomes, chunk))
@@ -291,6 +294,42 @@ def load_demonstrations(
         np.concatenate([each.actions for each in found]), len(found), source,
         Outcomes(*(np.concatenate([getattr(each, field.name) for each in known])
                    for field in fields(Outcomes))) if known else None).fitted(*spaces)
+
+
+def _check_meaning(
+    source: str, robot: str, contract: Contract | None, env_id: str,
+    contracts: Mapping[str, Path],
+) -> None:
+    """Refuse numbers that mean something else in the environment, where both have a contract.
+
+    Shapes do not say it: changes of positions are as many as positions.
+    """
+    other = _contract_of_env(env_id, contracts)
+    if contract is None or other is None:
+        return
+    for theirs, ours in itertools.zip_longest(
+            _meanings(contract), _meanings(other), fillvalue='nothing'):
+        if theirs != ours:
+            raise ValueError(f'{source}: of robot {quoted(robot)}, with {theirs}, where {env_id} '
+                             f'has {ours}')
+
+
+def _contract_of_env(env_id: str, contracts: Mapping[str, Path]) -> Contract | None:
+    """Return the contract of a robot, or that an environment is made from; None without one."""
+    if env_id.startswith(ROBOT):
+        path = contracts.get(env_id.removeprefix(ROBOT))
+        return None if path is None else read_contract(path)
+    name = factory.robot_of(env_id)
+    return find_contract(name) if name else None
+
+
+def _meanings(contract: Contract) -> list[str]:
+    """Return what the numbers of observations and actions are, in words."""
+    return [*(f'feature {each.name}' for each in contract.features), *(
+        f'action {each.name} from {each.low:g} to {each.high:g}' + ''.join(
+            f', {key} {value}' for key in ('levels', 'change_of', 'position_of', 'step')
+            if (value := getattr(each, key)))
+        for each in contract.actions.parts)]
 
 
 def _of_environment(

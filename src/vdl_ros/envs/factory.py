@@ -344,6 +344,18 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     return {'environment': description} if description else {}
 
 
+def robot_of(env_id: str) -> str:
+    """Return the name of the contract that an environment is made from, '' of most.
+
+    The id may be a stranger's: nothing but environments of this package is imported.
+    """
+    spec = gymnasium.registry.get(env_id)
+    if spec is None or not str(spec.entry_point).startswith('vdl_ros.'):
+        return ''
+    found: str = getattr(_creator(spec), 'robot', '')
+    return found
+
+
 def _spec(env_id: str) -> EnvSpec:
     if ':' in env_id:
         # Gymnasium would import the module before the colon, and ids come over the network.
