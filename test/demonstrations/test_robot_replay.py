@@ -256,8 +256,31 @@ def test_positions_that_a_robot_was_sent_are_its_actions_live_and_in_a_bag(tmp_p
     np.testing.assert_allclose(found.actions[:, 0], np.ravel(sent)[-count - 1:-1], atol=1e-7)
 
 
-def odometry(speed):
-    message = Odometry()
+def test_commands_without_a_stamp_need_a_recorder_with_the_simulated_clock(tmp_path):
+    (tmp_path / 'rewards.py').write_text('def speed(before, after):\n    return after["speed"]\n')
+    path = tmp_path / 'mine.yaml'
+    path.write_text(yaml.safe_dump(GOOD | {
+        'rate': 10.0, 'clock': 'simulated', 'reward': {'function': 'rewards:speed'}}))
+    space = make_task(read_contract(path)).observation_space
+    # Real time factors as the recorder's clock saw them.
+    for factor in (1, 5):
+        messages = [message for index in range(100) for message in (
+            (START_NS + index * 100 * MS // factor, '/odom',
+             odometry(0.5, START_NS + index * 100 * MS)),
+            (START_NS + index * 100 * MS // factor, '/cmd_vel', twist([0.01 * index])))]
+        write_bag(tmp_path / f'{factor}/episode_0000', messages, EpisodeLabels('', True, 'mine'))
+    assert len(load_demonstrations(tmp_path / '1', 'robot/mine', (space, Box(-1.0, 1.0, (1,))),
+                                   {'mine': path}).actions) == 98
+    with pytest.raises(ValueError, match=(
+            r'^/.*/5/episode_0000: 9.9 s of simulated time were recorded as 1.98 s, and commands '
+            r'have no stamp: record it again with record_episodes --ros-args -p '
+            r'use_sim_time:=true$')):
+        load_demonstrations(tmp_path / '5', 'robot/mine', (space, Box(-1.0, 1.0, (1,))),
+                            {'mine': path})
+
+
+def odometry(speed, ns=0):
+    message = Odometry(header=Header(stamp=stamp(ns)))
     message.twist.twist.linear.x = speed
     return message
 

@@ -46,6 +46,8 @@ _LAST_REST_S, _REST_S = 1.0, 0.5
 # Gaps in the clocks of a bag must not make ticks without end: a longer one is a clock that was
 # set, or that did not run yet, as one that goes back by more than messages overtake each other.
 _MAX_S, _MAX_BACK_S = 3600.0, 1.0
+# Share by which a recorder's clock may be another than the simulated one.
+_MAX_DRIFT = 0.1
 # Memory that a reading of an episode takes, bytes, and after how many that is checked.
 _READING, _CHECKED = 1000, 10_000
 
@@ -422,6 +424,8 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
     topics = of_contract(contract).without_images(but=images)
     episode, before, origin = RobotEpisode(str(path), is_success=success), math.nan, 0
     size = checked = 0
+    # The first and the last stamp of what has one, and when these were recorded, ns.
+    stamps = list[tuple[int, int]]()
     bag = ArmBag(path, topics=topics)
     for entry in bag.read(pixels=bool(images)):
         size += _READING
@@ -435,6 +439,7 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
             warnings.warn(f'{path}: its clock goes from {before + origin / 1e9:.1f} to '
                           f'{ns / 1e9:.1f} s: what comes before that is left out', stacklevel=1)
             episode, at = RobotEpisode(str(path), is_success=success), 0.0
+            stamps.clear()
         if not at:
             origin = ns
         before = at
@@ -443,6 +448,8 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
                 readings = episode.readings.setdefault(key, [])
                 if topic.topic.strip('/') != entry.topic or (readings and at < readings[-1].at):
                     continue
+                if topic.stamped and entry.own_ns is not None:
+                    stamps[1:] = [(entry.own_ns, entry.logged_ns)]
                 has_stamp = topic.stamped and topics.by_stamp
                 stamp = (entry.stamp_ns - origin) / 1e9 if has_stamp else at
                 try:
@@ -452,10 +459,26 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
                     bag.refused[f'{entry.topic}: {error}'] += 1
         elif isinstance(entry.value, tuple):
             episode.commands.append((at, entry.value))
+    if contract.simulated_clock and not topics.by_stamp and stamps:
+        _check_clock(path, stamps)
     for line in (*bag.faults, *(f'{path}: left out {count} messages: {why}'
                                 for why, count in bag.refused.most_common(5))):
         warnings.warn(line, stacklevel=1)
     return episode
+
+
+def _check_clock(path: Path, stamps: Sequence[tuple[int, int]]) -> None:
+    """Refuse a bag whose recorder's clock was not the simulated one, by stamps beside its times.
+
+    Of commands without a stamp nobody knows when they were given in simulated time.
+    """
+    simulated, recorded = ((last - first) / 1e9 for first, last in zip(
+        stamps[0], stamps[-1], strict=True))
+    if abs(simulated - recorded) > _MAX_DRIFT * max(simulated, recorded):
+        raise ValueError(
+            f'{path}: {simulated:.3g} s of simulated time were recorded as {recorded:.3g} s, and '
+            'commands have no stamp: record it again with record_episodes --ros-args -p '
+            'use_sim_time:=true')
 
 
 def _reading(

@@ -151,12 +151,14 @@ class Entry:
     """A message: the last names of its topic, its own stamp and when it was recorded, ns.
 
     Without a stamp, or in a bag whose messages do not all have one, ``stamp_ns`` is ``logged_ns``.
+    ``own_ns`` is the stamp in either bag, None without one.
     """
 
     topic: str
     stamp_ns: int
     logged_ns: int
     value: Value
+    own_ns: int | None
 
 
 class ArmBag:
@@ -202,7 +204,9 @@ class ArmBag:
             value = topics.states[topic](message)
         else:
             value = topics.read_command(message)
-        return Entry(topic, stamp_of(message) if topics.by_stamp else logged_ns, logged_ns, value)
+        own_ns = stamp_of(message) if is_stamped(topics.types[topic]) else None
+        stamp_ns = logged_ns if own_ns is None or not topics.by_stamp else own_ns
+        return Entry(topic, stamp_ns, logged_ns, value, own_ns)
 
     def _topic(self, name: str, kind: str, names: dict[str, str]) -> str:
         """Return the last names of a topic that is exported, '' of another."""
