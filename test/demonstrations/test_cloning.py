@@ -285,7 +285,8 @@ def test_recorded_episodes_have_outcomes_that_sac_learns_from(tmp_path, capsys):
                '--replay_start', '50', '--run_dir', str(tmp_path / 'run')]
     assert train([*options, '--demonstrations', str(folder)]) == 0
     assert re.search(r'50 % of each optimizer step are of \d+ steps of 3 demonstrations, of which '
-                     '3 end', capsys.readouterr().out)
+                     '3 end .*; a new run learns from them before anybody acts\n',
+                     capsys.readouterr().out)
     without = write(tmp_path / 'old', STATES, ACTIONS)
     assert train([*options, '--demonstrations', str(without)]) == 2
     assert 'it has no next.reward and next.done' in capsys.readouterr().err

@@ -213,8 +213,8 @@ def demonstrate(env: EnvConfig, modules: EnvModulesConfig, learner: Learner) -> 
     learner.algorithm.demonstrate(learner.make_batch([found.as_unroll(learner.schema)]))
     return (f'{100 * own.demonstration_share:.0f} % of each optimizer step are of '
             f'{len(found.actions):,} steps of {found.episodes} demonstrations, of which '
-            f'{found.outcomes.terminated.sum()} end with success or failure; it learns from them '
-            'before anybody acts')
+            f'{found.outcomes.terminated.sum()} end with success or failure; a new run '
+            'learns from them before anybody acts')
 
 
 def _load(

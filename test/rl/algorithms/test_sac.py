@@ -336,6 +336,63 @@ def test_the_steps_of_a_person_are_demonstrations_once_they_fill_a_batch(learn, 
     assert all(seen)
 
 
+def shown_by(sac):
+    """Return the first number of each demonstrated observation: whose it is."""
+    replay = sac._demonstrated
+    return sorted(replay.observations[:, :-1, 0][replay.valid].round().tolist())
+
+
+def test_a_resumed_replay_has_what_persons_did_and_the_demonstrations_given_now(learn):
+    # Of twelve columns nine are given.
+    def make():
+        return learn(FORCES, replay_batch=8, replay_size=96, replay_ratio=0.2)
+
+    def marked(number, **changed):
+        observations = torch.full_like(batch.observations, number)
+        return dataclasses.replace(batch, observations=observations, **changed)
+
+    def resumed(arrays, *given):
+        learner, _ = make()
+        for number in given:
+            learner.algorithm.demonstrate(marked(number))
+        learner.algorithm.load_replay_arrays(copy.deepcopy(arrays))
+        learner.learn(batch)
+        return learner.algorithm
+
+    learner, batch = make()
+    sac, persons = learner.algorithm, torch.zeros_like(batch.terminated)
+    nothing = copy.deepcopy(sac.replay_arrays())
+    persons[:, 1] = True
+    files, own = int(batch.valid.sum()), int((persons & batch.valid).sum())
+    assert shown_by(resumed(nothing, 1.0)) == [1.0] * files
+    sac.demonstrate(marked(1.0))
+    learner.learn(marked(2.0, intervened=persons))
+    saved, both = copy.deepcopy(sac.replay_arrays()), [1.0] * files + [2.0] * own
+    assert shown_by(resumed(saved)) == both, 'none is given'
+    again = resumed(saved, 1.0)
+    assert shown_by(again) == both, 'none is there twice'
+    for each in ('observations', 'weights', 'given', 'next'):
+        name = f'demonstrated_{each}'
+        np.testing.assert_array_equal(again.replay_arrays()[name], saved[name])
+    again = resumed(saved, 3.0)
+    assert shown_by(again) == [2.0] * own + [3.0] * files
+    assert shown_by(resumed(again.replay_arrays(), 1.0)) == both
+    # Where not all find room, a person's last steps do.
+    for number in range(10, 18):
+        learner.learn(marked(float(number), intervened=persons))
+    again = resumed(sac.replay_arrays(), 3.0)
+    assert shown_by(again) == [3.0] * files + [
+        float(number) for number in (15, 16, 17) for _ in range(own)]
+    assert shown_by(resumed(again.replay_arrays(), 1.0)) == [1.0] * files + [
+        float(number) for number in (15, 16, 17) for _ in range(own)]
+    # An older one does not say which were given.
+    del saved['demonstrated_given']
+    assert shown_by(resumed(saved)) == both
+    saved['demonstrated_given'] = np.zeros(7, np.bool_)
+    with pytest.raises(ValueError, match='^demonstrated_given: '):
+        resumed(saved)
+
+
 @pytest.fixture
 def look(config, random_unroll):
     """Return a function that makes a learner of images and numbers, and a batch."""

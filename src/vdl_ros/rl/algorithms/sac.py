@@ -34,6 +34,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -139,6 +140,8 @@ class Algorithm(algorithm.ReplayAlgorithm):
         self.critics = Critics(policy, algorithm_config, config.hidden_size, inputs, outputs)
         self._demonstrated = Replay(schema, algorithm_config.replay_size, config.discount,
                                     algorithm_config.n_step, 0.0, self.group.size)
+        # Which of its columns :meth:`demonstrate` was given; the others are of takeovers.
+        self._given = torch.zeros(len(self._demonstrated.actions), dtype=torch.bool)
         # Optimizer steps that are due before anybody acts.
         self._first_steps = 0
         self.critics.to(self.device)
@@ -164,8 +167,8 @@ class Algorithm(algorithm.ReplayAlgorithm):
         if steps > own.replay_size:
             raise ValueError(f'replay_size: {own.replay_size} is not allowed with demonstrations '
                              f'of {steps} steps: at least {steps}')
-        for replay in (self._demonstrated, self._replay):
-            replay.add(batch, self.rewards(batch))
+        self._given[self._demonstrated.add(batch, self.rewards(batch))] = True
+        self._replay.add(batch, self.rewards(batch))
         # Else they would lie far outside of what the robot has met in its first steps.
         self.update_normalizer(batch)
         self._share(1)
@@ -198,7 +201,8 @@ class Algorithm(algorithm.ReplayAlgorithm):
         if batch.intervened.any():
             columns = batch.intervened.any(0).nonzero()[:, 0]
             persons = batch.columns(columns)
-            self._demonstrated.add(persons, self.rewards(persons), persons.intervened)
+            self._given[self._demonstrated.add(
+                persons, self.rewards(persons), persons.intervened)] = False
             # Of a few steps the critics would learn nothing but these.
             self._share(self.algorithm_config.replay_batch)
         metrics = super().update(batch)
@@ -324,16 +328,25 @@ class Algorithm(algorithm.ReplayAlgorithm):
             self.log_temperature.clamp_(max=math.log(self.algorithm_config.temperature))
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
+        shown = {**self._demonstrated.arrays(), 'given': self._given.numpy()}
         return super().replay_arrays() | {
-            f'{_DEMONSTRATED}{name}': each
-            for name, each in self._demonstrated.arrays().items()}
+            f'{_DEMONSTRATED}{name}': each for name, each in shown.items()}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        # Those of takeovers are kept, those of files only if this run was given none.
         own = {name for name in arrays if name.startswith(_DEMONSTRATED)}
         super().load_replay_arrays({name: arrays[name] for name in arrays.keys() - own})
         if own:
-            self._demonstrated.load_arrays(
-                {name.removeprefix(_DEMONSTRATED): arrays[name] for name in own})
+            shown = {name.removeprefix(_DEMONSTRATED): arrays[name] for name in own}
+            # Older replays do not have it.
+            given = shown.pop('given', np.zeros_like(self._given.numpy()))
+            if given.shape != self._given.shape or given.dtype != np.bool_:
+                raise ValueError(f'{_DEMONSTRATED}given: not bool [{len(self._given)}]')
+            if self._given.any():
+                self._demonstrated.add_arrays(shown, ~given)
+            else:
+                self._demonstrated.load_arrays(shown)
+                self._given[:] = torch.from_numpy(given)
         self._share(self.algorithm_config.replay_batch)
 
     def state(self) -> dict[str, Any]:

@@ -118,10 +118,11 @@ class Replay:
         """[columns, T] bool, true for steps that can be sampled."""
         return self._weights > 0
 
-    def add(self, batch: Batch, rewards: Tensor, chosen: Tensor | None = None) -> None:
+    def add(self, batch: Batch, rewards: Tensor, chosen: Tensor | None = None) -> Tensor:
         """Overwrite the oldest columns with a batch; ``rewards`` [T, B] as the loss uses them.
 
         Of the steps only those that are ``chosen``, [T, B] bool, can be sampled; None: all.
+        Returns which columns they are, int64 [B].
         """
         done = batch.terminated | batch.truncated
         # Also where a robot was lost in the middle of an episode.
@@ -130,8 +131,8 @@ class Replay:
             rewards, batch.terminated, done, self._discount, self._n)
         self._sums = None
         valid = batch.valid if chosen is None else batch.valid & chosen
-        for b in range(rewards.shape[1]):
-            at = self._next
+        places = (self._next + torch.arange(rewards.shape[1])) % len(self.actions)
+        for b, at in enumerate(places.tolist()):
             self.observations[at] = batch.observations[:, b]
             self.actions[at], self.rewards[at] = batch.actions[:, b], batch.rewards[:, b]
             self.returns[at], self.factors[at] = returns[:, b], factors[:, b]
@@ -142,6 +143,7 @@ class Replay:
             self._weights[at] = valid[:, b] * self._largest
             self._next = (at + 1) % len(self.actions)
             self._filled = max(self._filled, at + 1)
+        return places
 
     def sample(self, count: int) -> Sample:
         """Sample ``count`` steps in proportion to their weights, with replacement."""
@@ -180,8 +182,8 @@ class Replay:
             'next': np.array(self._next), 'size': np.array(len(self.actions)),
             'largest': np.array(self._largest)}
 
-    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`arrays`; raise ValueError if they are of another buffer."""
+    def _check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
+        """Return how many columns the arrays have; ValueError: they are of another buffer."""
         columns, own = self._columns(), self.arrays()
         if arrays.keys() != own.keys():
             raise ValueError(f'arrays {sorted(map(str, arrays.keys() ^ own.keys()))} are missing '
@@ -194,14 +196,34 @@ class Replay:
             if found.dtype != array.dtype or found.shape != shape:
                 raise ValueError(f'{name}: {found.dtype} {found.shape} is not {array.dtype} '
                                  f'{shape}')
-        size, following = int(arrays['size']), int(arrays['next'])
-        if size != len(self.actions):
+        if (size := int(arrays['size'])) != len(self.actions):
             raise ValueError(f'replay_size: it has {size} columns, this replay '
                              f'{len(self.actions)}')
-        for name, column in columns.items():
+        return filled
+
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore :meth:`arrays`; raise ValueError if they are of another buffer."""
+        filled = self._check(arrays)
+        for name, column in self._columns().items():
             column[:filled] = torch.from_numpy(arrays[name])
         # Of an earlier content, if there is any, nothing is left.
         self._weights[filled:] = 0
-        self._next, self._filled = following, filled
+        self._next, self._filled = int(arrays['next']), filled
         self._sums = None
         self._largest = float(arrays['largest'])
+
+    def add_arrays(self, arrays: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_]) -> None:
+        """Add the ``chosen`` columns of :meth:`arrays`, the newest that find room.
+
+        ValueError: they are of another buffer.
+        """
+        filled, room = self._check(arrays), len(self.actions) - self._filled
+        # From the oldest on.
+        order = np.roll(np.arange(filled), -int(arrays['next']))
+        order = order[chosen[order]]
+        order = order[max(0, len(order) - room):]
+        end = self._filled + len(order)
+        for name, column in self._columns().items():
+            column[self._filled:end] = torch.from_numpy(arrays[name][order])
+        self._next, self._filled = (self._next + len(order)) % len(self.actions), end
+        self._sums = None
