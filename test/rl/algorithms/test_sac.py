@@ -269,17 +269,43 @@ def test_demonstrations_are_in_the_statistics_and_learned_before_anybody_acts(le
     assert sac.policy.normalizer.count == steps
     torch.testing.assert_close(
         sac.policy.normalizer.mean.float(), shown.observations[:-1][shown.valid].mean(0))
-    state = copy.deepcopy(learner.state())
     learner.warm_up()
     assert sac.optimizer.steps == int(steps * SMALL['replay_ratio'] / SMALL['replay_batch'])
     made = sac.optimizer.steps
     learner.warm_up()
     assert sac.optimizer.steps == made
-    # A run that goes on has learned them.
-    sac.demonstrate(shown)
-    learner.load_state(state)
+
+
+def test_a_run_that_goes_on_makes_the_first_steps_that_were_left(learn):
+    def resumed(state, *, given=True, arrays=None):
+        """Return how many steps are made before anybody acts."""
+        other, batch = learn(MOTORS, replay_ratio=8.0)
+        if given:
+            other.algorithm.demonstrate(batch)
+        other.load_state(copy.deepcopy(state))
+        if arrays:
+            other.algorithm.load_replay_arrays(arrays)
+        before = other.algorithm.optimizer.steps
+        other.warm_up()
+        return other.algorithm.optimizer.steps - before
+
+    learner, batch = learn(MOTORS, replay_ratio=8.0)
+    sac, due = learner.algorithm, int(int(batch.valid.sum()) * 8.0 / SMALL['replay_batch'])
+    sac.demonstrate(batch)
+    before = copy.deepcopy(learner.state())
+    assert resumed(before) == due > 3
+    sac.is_interrupted = lambda: sac.optimizer.steps == 3
     learner.warm_up()
-    assert sac.optimizer.steps == 0
+    within = copy.deepcopy(learner.state())
+    assert resumed(within) == due - 3
+    assert resumed(within, given=False, arrays=sac.replay_arrays()) == due - 3
+    assert resumed(within, given=False) == 0, 'there is nothing to learn from'
+    sac.is_interrupted = lambda: False
+    learner.warm_up()
+    assert resumed(learner.state()) == 0
+    # An older checkpoint says nothing of it.
+    del before['algorithm']['first_steps']
+    assert resumed(before) == 0
 
 
 def test_several_learners_learn_the_demonstrations_in_step(learn, pair):

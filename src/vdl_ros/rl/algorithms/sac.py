@@ -142,7 +142,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
                                     algorithm_config.n_step, 0.0, self.group.size)
         # Which of its columns :meth:`demonstrate` was given; the others are of takeovers.
         self._given = torch.zeros(len(self._demonstrated.actions), dtype=torch.bool)
-        # Optimizer steps that are due before anybody acts.
+        # Optimizer steps that a run makes before anybody acts.
         self._first_steps = 0
         self.critics.to(self.device)
         self.target = copy.deepcopy(self.critics)
@@ -176,10 +176,11 @@ class Algorithm(algorithm.ReplayAlgorithm):
             self._demonstrated.steps * own.replay_ratio / own.replay_batch))
 
     def warm_up(self) -> None:
-        # Learner 0 says how many: the others have loaded its state, which ends what was due.
-        count = int(self.group.all_reduce_sum(torch.tensor(self._first_steps)))
-        self._first_steps = 0
-        self._make_steps(count)
+        # A run that goes on may have made some, and may have no demonstrations any more.
+        left = self._first_steps - self.optimizer.steps if self._demonstrated.steps else 0
+        # Learner 0 says how many: the folders of others may hold other demonstrations.
+        mine = 0 if self.group.rank else max(0, left)
+        self._make_steps(int(self.group.all_reduce_sum(torch.tensor(mine))))
 
     def _share(self, least: int) -> None:
         """Draw from the demonstrations, too, once they are ``least`` steps."""
@@ -351,11 +352,12 @@ class Algorithm(algorithm.ReplayAlgorithm):
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), 'critics': self.critics.state_dict(),
-                'log_temperature': self.log_temperature.detach()}
+                'first_steps': self._first_steps, 'log_temperature': self.log_temperature.detach()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self._first_steps = 0
+        # Older checkpoints do not have it.
+        self._first_steps = int(state.get('first_steps', 0))
         self.critics.load_state_dict(state['critics'])
         with torch.no_grad():
             self.log_temperature.copy_(state['log_temperature'])
