@@ -358,7 +358,8 @@ class Training:
             evaluator=RemoteEvaluator(
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
-        if env.in_real_time and group.size == 1:
+        # The player of a bag sends ahead, and waits.
+        if env.in_real_time and group.size == 1 and not run.relearn:
             self._learner.algorithm.is_awaited = lambda: self._source.inbox.waiting > 0
         self._busy = qos.pub(node, 'learner_busy')
         self._received, self._ends = 0, threading.Event()
