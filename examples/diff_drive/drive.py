@@ -8,7 +8,7 @@ from vdl_ros.robots.task import Task
 class Drive(Task):
     # Added to the features in the observation: where the goal is, seen from the robot.
     goals = ('ahead', 'left', 'near')
-    # That of the target, which is published for people to see.
+    # Of the target, x, y, z in m, which people see; a task may have none.
     frame = 'odom'
 
     def __init__(self, contract, close):

