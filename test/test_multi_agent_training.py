@@ -128,6 +128,9 @@ def test_a_wrong_file_is_one_line_and_status_2_and_a_right_one_is_read(tmp_path,
              'bodies: [[0, 0, 0]]}', 'num_envs: 2 is not allowed'),
             ('{agents: {a: {}}, envs: [{env_id: CartPole-v1}, {env_id: Acrobot-v1}], '
              'bodies: [[0, 0, 0], [0, 1, 0]]}', 'agent a: environment 1 with .* differs'),
+            ('{agents: {a: {algorithm: sac, demonstrations: demos}}, '
+             'envs: [{env_id: CartPole-v1}], bodies: [[0, 0, 0]]}',
+             'agent a: demonstrations are not allowed with several agents'),
             ('{agents: {a: {}}, envs: [{env_id: test/duel}], bodies: [[0, 0, 0]]}',
              'bodies: 1 are not allowed with env_id test/duel, which has 3: red_0, red_1, '
              'blue_0')):

@@ -69,7 +69,13 @@ from vdl_ros.rl.learning.reporting import NOT_SAVED, ended
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config, verify
+from vdl_ros.rl.settings import (
+    BcConfig,
+    TrainConfig,
+    exploration_schedule,
+    make_algorithm_config,
+    verify,
+)
 
 
 class _Agent:
@@ -86,6 +92,9 @@ class _Agent:
         env, config = select(EnvConfig, settings), select(TrainConfig, settings)
         algorithm = make_algorithm_config(config, settings)
         verify(config, algorithm)
+        if isinstance(algorithm, BcConfig) or getattr(algorithm, 'demonstrations', ''):
+            raise SettingError(f'agent {name}: demonstrations are not allowed with several agents '
+                               'in one process')
         first = next(iter(envs.values()))
         spaces = first.single_observation_space, first.single_action_space
         for number, each in envs.items():

@@ -158,7 +158,7 @@ def test_files_have_the_actions_as_the_environment_counts_them(tmp_path, space, 
 class SaysOnlySuccess(gymnasium.Env):
     """Each second episode succeeds, after two steps; others fail after one."""
 
-    observation_space = gymnasium.spaces.Box(0.0, 2.0, (2,))
+    observation_space = gymnasium.spaces.Box(0.0, 2.0, (2,), np.float64)
     action_space = gymnasium.spaces.Discrete(2)
     number = -1
 
@@ -169,7 +169,7 @@ class SaysOnlySuccess(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         succeeds = self.number == 1 and self.steps == 2
-        return (np.array([self.number, self.steps], np.float32), 0.0,
+        return (np.array([self.number, self.steps], np.float64), 0.0,
                 succeeds or not self.number, False, {'is_success': True} if succeeds else {})
 
 
@@ -178,7 +178,10 @@ def test_failures_of_an_environment_that_tells_only_of_success_are_left_out(tmp_
     assert record_environment(
         lambda *_: np.zeros(16, np.int64), EnvConfig(env_id='SaysOnlySuccess-v0'), 17,
         tmp_path / 'data', task='') == (17, 17)
-    assert read_lerobot(tmp_path / 'data').states.tolist() == [[1.0, 0.0], [1.0, 1.0]] * 17
+    found = load_demonstrations(tmp_path / 'data', 'SaysOnlySuccess-v0', factory.spaces(
+        EnvConfig(env_id='SaysOnlySuccess-v0')), {})
+    assert found.observations.tolist() == [[1.0, 0.0], [1.0, 1.0]] * 17
+    assert found.observations.dtype == np.float64
 
 
 def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrupted(

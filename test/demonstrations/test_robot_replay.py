@@ -43,6 +43,8 @@ from vdl_ros.tools.export_dataset import main as export_dataset
 # Seconds from the start of the recording, and motors that run until then.
 PHASES = [(2.0, {}), (4.0, {'base': 1}), (6.0, {}), (7.0, {'base': 1, 'shoulder': -1}), (10.0, {})]
 SPEED = 0.35
+# Of a robot at 10 Hz, ns.
+TICKS = [START_NS + number * 100 * MS for number in range(20)]
 NAMES = [feature.name for feature in FEATURES]
 
 
@@ -106,24 +108,37 @@ def test_a_bag_becomes_what_the_task_observes_on_the_way_to_where_it_ended(demos
     assert np.all((feature('age') > 0.0) & (feature('age') < 0.03))
 
 
-def test_with_outcomes_all_steps_follow_each_other_up_to_the_success(demos, spaces):
-    found = load_demonstrations(demos, REACH, spaces, known_contracts(), outcomes=True)
+@pytest.mark.parametrize('hold', [1, 2])
+def test_with_outcomes_all_steps_follow_each_other_up_to_the_success(demos, tmp_path, hold):
+    shutil.copy(known_contracts()['owi535'], tmp_path / 'shipped.yaml')
+    path = tmp_path / 'owi535.yaml'
+    path.write_text(f'include: shipped.yaml\ntask: {{arguments: {{hold: {hold}}}}}\n')
+    space = make_task(read_contract(path)).observation_space
+    found = load_demonstrations(
+        demos, 'robot/owi535', (space, MultiDiscrete([3] * 4)), {'owi535': path}, outcomes=True)
     outcomes = found.outcomes
     np.testing.assert_array_equal(found.observations[1:], outcomes.observations[:-1])
     # The rest between the motions is not left out; the goal is held after the last one.
-    assert 50 < len(found.actions) <= 60
+    assert 40 + 10 * hold < len(found.actions) <= 50 + 10 * hold
+    moves = np.any(found.actions != 1, axis=1)
+    assert outcomes.rewards[moves].min() > 0.0, 'each motion is one to the goal'
     assert outcomes.ends.tolist() == [False] * (len(found.actions) - 1) + [True]
     np.testing.assert_array_equal(outcomes.terminated, outcomes.ends)
     assert outcomes.rewards[-1] == outcomes.rewards.max() > 1.0
 
 
-def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path):
+@pytest.mark.parametrize('exported', [False, True])
+def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path, exported):
     shutil.copy(known_contracts()['owi535'], tmp_path / 'shipped.yaml')
     path = tmp_path / 'owi535.yaml'
     path.write_text('include: shipped.yaml\ntask: null\nsuccess_reward: 5.0\n')
-    task = make_task(read_contract(path))
+    task, folder = make_task(read_contract(path)), demos
+    if exported:
+        folder = tmp_path / 'data'
+        assert export_dataset([
+            str(demos), '--output', str(folder), '--no-images', '--robot', str(path)]) == 0
     found = load_demonstrations(
-        demos, 'robot/owi535', (task.observation_space, MultiDiscrete([3] * 4)), {'owi535': path},
+        folder, 'robot/owi535', (task.observation_space, MultiDiscrete([3] * 4)), {'owi535': path},
         outcomes=True)
     assert found.outcomes.rewards.tolist() == [0.0] * (len(found.actions) - 1) + [5.0]
     np.testing.assert_array_equal(found.outcomes.terminated, found.outcomes.ends)
@@ -131,9 +146,8 @@ def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path)
 
 def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     output = tmp_path / 'data'
-    assert export_dataset([
-        str(demos), '--output', str(output), '--no-images', '--only-successes', '--robot',
-        'owi535']) == 0
+    assert export_dataset(
+        [str(demos), '--output', str(output), '--no-images', '--robot', 'owi535']) == 0
     bags, data = (load_demonstrations(each, REACH, spaces, known_contracts())
                   for each in (demos, output))
     np.testing.assert_array_equal(bags.actions, data.actions)
@@ -168,7 +182,8 @@ def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(
     commands = [(index * 37 * MS, random.choice([-0.5, 1.0] if index > 2 else [1.0], len(
         parts)).tolist()) for index in range(64)]
     live = live_steps(contract, speeds, commands)
-    messages = [(index * 100 * MS, '/odom', odometry(speed)) for index, speed in enumerate(speeds)]
+    messages = [(index * 100 * MS, '/odom', odometry(speed, START_NS + index * 100 * MS))
+                for index, speed in enumerate(speeds)]
     messages += [(ns, '/cmd_vel', twist(values)) for ns, values in commands]
     write_bag(tmp_path / 'demos/episode_0000',
               [(START_NS + ns, *rest) for ns, *rest in sorted(messages, key=itemgetter(0))],
@@ -238,9 +253,10 @@ def test_positions_that_a_robot_was_sent_are_its_actions_live_and_in_a_bag(tmp_p
         if result := session.take():
             seen.append(result.observation)
         session.act(random.uniform(-1.0, 1.0, 1), now)
-        messages.append((START_NS + index * 100 * MS, '/odom', odometry(speed)))
+        ns = START_NS + index * 100 * MS
+        messages.append((ns, '/odom', odometry(speed, ns)))
         if sent:
-            messages.append((START_NS + index * 100 * MS, '/arm',
+            messages.append((ns, '/arm',
                              interfaces.message(sent[-1], Time(sec=1), '')))
     assert messages[-1][2].joint_names == ['joint']
     assert messages[-1][2].points[0].time_from_start.nanosec == 10**8
@@ -277,6 +293,55 @@ def test_commands_without_a_stamp_need_a_recorder_with_the_simulated_clock(tmp_p
             r'use_sim_time:=true$')):
         load_demonstrations(tmp_path / '5', 'robot/mine', (space, Box(-1.0, 1.0, (1,))),
                             {'mine': path})
+
+
+def test_of_several_robots_the_one_that_was_driven_demonstrates(tmp_path):
+    path = tmp_path / 'mine.yaml'
+    (tmp_path / 'rewards.py').write_text('def speed(before, after):\n    return after["speed"]\n')
+    path.write_text(yaml.safe_dump(GOOD | {
+        'rate': 10.0, 'copies': 2, 'namespace': 'robot_{}', 'reward': {
+            'function': 'rewards:speed'}}))
+    spaces = make_task(read_contract(path)).observation_space, Box(-1.0, 1.0, (1,))
+
+    def rewards(driven):
+        messages = [message for ns in TICKS for robot in (0, 1) for message in (
+            (ns, f'/robot_{robot}/odom', odometry(0.5 * robot, ns)),
+            *([(ns, f'/robot_{robot}/cmd_vel', twist([0.1]))] if robot in driven else []))]
+        folder = tmp_path / f'of {driven}'
+        write_bag(folder / 'episode_0000', messages, EpisodeLabels('', True, 'mine'))
+        return load_demonstrations(
+            folder, 'robot/mine', spaces, {'mine': path}, outcomes=True).outcomes.rewards
+
+    assert set(rewards([1])) == {0.5}
+    for driven, which in (([0, 1], 'robot_0, robot_1'), ([], 'no robot')):
+        with pytest.raises(ValueError, match=rf'episode_0000: has commands of {which} of 2: '):
+            rewards(driven)
+
+
+def test_a_reward_sees_an_image_that_the_policy_does_not(tmp_path):
+    path = tmp_path / 'mine.yaml'
+    (tmp_path / 'rewards.py').write_text(
+        'def red(before, after):\n    return float(after.images["eye"][0, 0, 0])\n')
+    path.write_text(yaml.safe_dump(GOOD | {
+        'rate': 10.0, 'reward': {'function': 'rewards:red'}, 'images': [
+            {'name': 'eye', 'topic': 'eye', 'size': [36, 40], 'observed': False}]}))
+    spaces = make_task(read_contract(path)).observation_space, Box(-1.0, 1.0, (1,))
+
+    def load(folder, outcomes=True):
+        return load_demonstrations(tmp_path / folder, 'robot/mine', spaces, {'mine': path},
+                                   outcomes=outcomes)
+
+    blind = [message for ns in TICKS for message in (
+        (ns, '/odom', odometry(0.5, ns)), (ns, '/cmd_vel', twist([0.1])))]
+    images = [(ns, '/eye', to_image(np.full((40, 36, 3), 10 * index, np.uint8), stamp(ns)))
+              for index, ns in enumerate(TICKS)]
+    for folder, messages in ('blind', blind), ('seen', sorted(blind + images, key=itemgetter(0))):
+        write_bag(tmp_path / folder / 'episode_0000', messages, EpisodeLabels('', True, 'mine'))
+    assert np.all(np.diff(load('seen').outcomes.rewards) == 10.0)
+    with pytest.raises(ValueError, match='blind/episode_0000: no message on eye$'):
+        load('blind')
+    np.testing.assert_array_equal(load('blind', outcomes=False).actions,
+                                  load('seen', outcomes=False).actions)
 
 
 def odometry(speed, ns=0):

@@ -89,6 +89,17 @@ def test_the_end_of_a_success_shows_it_and_nobody_knows_of_what_is_just_before(d
     assert won.pictures.shape == (15, 36, 40, 3)
 
 
+def test_pictures_whose_stamp_says_nothing_count_from_their_recording(tmp_path):
+    for number in range(4):
+        bag = BagBuilder(tmp_path / f'episode_{number:04d}')
+        for index in range(20):
+            bag.image(0, scene(0.5, np.random.default_rng(number)),
+                      late_ns=START_NS + index * 100 * MS)
+        bag.write(EpisodeLabels('put', True, 'mine'))
+    image = converted(CAMERA | {'stamped': False}, ImageTopic, 'image', ValueError)
+    assert [len(each.labels) for each in read_episodes(tmp_path, image, CONFIG, print)] == [15] * 4
+
+
 def test_whole_episodes_of_either_kind_are_held_out():
     episodes = [Shown(np.full((3, 1, 1, 3), number, np.uint8), np.arange(3) == 2 * (number % 2))
                 for number in range(10)]

@@ -16,7 +16,7 @@ from bag_files import (
     stamp,
     write_bag,
 )
-from geometry_msgs.msg import Twist
+from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
 from robot_contract import GOOD
 from sensor_msgs.msg import CompressedImage
@@ -43,6 +43,19 @@ def driven(tmp_path):
 def run(bag, output, robot=None):
     words = [str(bag), '--output', str(output)]
     return main(words + (['--robot', str(robot)] if robot else []))
+
+
+def test_messages_whose_stamp_says_nothing_count_from_their_recording(tmp_path):
+    contract, output = tmp_path / 'mine.yaml', tmp_path / 'out'
+    contract.write_text(yaml.safe_dump(GOOD | {
+        'topics': {'odom': GOOD['topics']['odom'] | {'stamped': False}},
+        'actions': GOOD['actions'] | {'type': 'geometry_msgs/msg/TwistStamped', 'parts': [
+            GOOD['actions']['parts'][0] | {'field': 'twist.linear.x'}]}}))
+    bag = write_bag(tmp_path / 'bag', [
+        (START_NS + number * 50 * MS, topic, kind()) for number in range(30)
+        for topic, kind in (('/cmd_vel', TwistStamped), ('/odom', Odometry))])
+    assert run(bag, output, contract) == 0
+    assert json.loads((output / 'meta/info.json').read_text())['total_frames'] == 30
 
 
 def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The episode recorder as a process: keys in, a labeled bag for each episode out."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from vdl_ros.bags.reader import BagReader, EpisodeLabels, find_bags, read_labels
 from vdl_ros.common.files import find_resource
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import record_episodes
+from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros import qos
 from vdl_ros.tools.export_dataset import main as export_dataset
 
@@ -154,6 +156,13 @@ def test_the_first_line_of_a_script_waits_for_a_robot_in_its_namespace(
         running.join()
         assert running.end() == 0, running.output
         assert 'no episode is begun' not in running.output
+
+
+def test_a_robot_is_silent_without_an_image_that_its_policy_sees():
+    robot = SimpleNamespace(
+        _contract=find_contract('owi535_camera'), resolve_topic_name=str,
+        count_publishers=lambda name: name == 'arm/joint_states')
+    assert record_episodes.RecordEpisodesNode.silent.fget(robot) == ['camera/image_raw']
 
 
 def test_a_folder_with_something_else_is_refused(refused, tmp_path):

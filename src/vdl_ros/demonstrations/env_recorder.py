@@ -52,7 +52,7 @@ def record_environment(
         envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes), same_step=True)
     space = envs.single_observation_space
     with contextlib.closing(envs):
-        if space.dtype != np.float32 or len(space.shape or ()) != 1:
+        if space.dtype is None or space.dtype.kind != 'f' or len(space.shape or ()) != 1:
             raise ValueError(f'{env.env_id}: observations of the space {space} cannot be '
                              'recorded: numbers, without an image')
         rate = frame_rate(envs, _RATE)

@@ -96,11 +96,11 @@ def _replay(
 ) -> _Replayed:
     """Return what was observed and done, from the first motion to a second after the last one.
 
-    With ``outcomes`` what followed, too, with all rests, up to success or failure; ``chunk`` is
-    as of :func:`load_demonstrations`.
+    With ``outcomes`` what followed, too, with all rests, up to success or failure, which may come
+    later; ``chunk`` is as of :func:`load_demonstrations`.
     """
-    missing = [topic.topic for key, topic in contract.observed_inputs.items()
-               if not episode.readings.get(key)]
+    missing = [topic.topic for key, topic in _needed(contract, outcomes).items()
+               if key not in episode.readings]
     if missing:
         raise ValueError(f'{episode.source}: no message on {", ".join(missing)}')
     begin = max(each[0].at for each in episode.readings.values())
@@ -118,7 +118,8 @@ def _replay(
     if not moves.any():
         raise ValueError(f'{episode.source}: no command moves the robot')
     first, last = int(np.argmax(moves)), count - 1 - int(np.argmax(moves[::-1]))
-    stop = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
+    rested = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
+    stop = count if outcomes else rested
     begun, = _measure(episode, ticks[first:first + 1], np.tile(neutral, (HISTORY, 1)))
     rest = Positions(contract).allowed(neutral, begun.values)
     history = np.concatenate([np.tile(rest, (HISTORY, 1)), values[first:]])
@@ -130,7 +131,7 @@ def _replay(
     observer.begin()
     if outcomes:
         return _with_outcomes(episode, contract.success_reward, task, observer, measured, fresh,
-                              actions[first:stop])
+                              actions[first:stop], rested - first)
     observations = np.stack([observer.step(each) for each in measured])
     # Not what is beyond a short rest before the last motion; the first step moves.
     steps = np.arange(stop - first)
@@ -142,8 +143,11 @@ def _replay(
 def _with_outcomes(
     episode: RobotEpisode, success_reward: float, task: Task, observer: Observer,
     measured: Sequence[Measured], fresh: NDArray[np.bool_], actions: NDArray[np.float64],
+    most: int,
 ) -> _Replayed:
     """Return the steps between two ``fresh`` measurements, with the task's reward and end.
+
+    Where nothing ends them these are ``most``.
 
     As on the robot a broken limit ends them, too, and costs its penalty. A success of which only
     the person knows is worth ``success_reward``.
@@ -157,6 +161,8 @@ def _with_outcomes(
         observations.append(observer.step(after))
         if ended:
             break
+    if not ended:
+        del rewards[most:], observations[most + 1:]
     if success_reward and episode.is_success and not ended:
         ended, rewards[-1] = True, rewards[-1] + success_reward
     steps, found = len(rewards), np.stack(observations)
@@ -166,6 +172,13 @@ def _with_outcomes(
     return _Replayed(found[kept], actions[kept], Outcomes(
         found[kept + 1], np.array(rewards)[kept], ended & (kept == steps - 1),
         np.diff(kept, append=steps + 1) > 1))
+
+
+def _needed(contract: Contract, outcomes: bool) -> dict[str, Topic]:
+    """Return what an episode has to have: for ``outcomes`` also images that the task rewards."""
+    classified = contract.success.image if contract.success is not None else ''
+    return contract.observed_inputs | {
+        key: topic for key, topic in contract.inputs.items() if outcomes and key != classified}
 
 
 def _measure(
@@ -371,12 +384,19 @@ def _contract_of(data: LeRobotData, contracts: Mapping[str, Path]) -> Contract |
 def _episodes_of(
     data: LeRobotData, contract: Contract, source: str,
 ) -> Iterator[RobotEpisode]:
-    for number in np.unique(data.episodes).tolist():
+    """Yield the episodes that are not failures; ValueError: all are."""
+    numbers = np.unique(data.episodes)
+    if data.success is not None:
+        numbers = np.unique(data.episodes[data.success])
+    if not len(numbers):
+        raise ValueError(f'{source}: all episodes were saved as failures')
+    for number in numbers.tolist():
         rows = np.flatnonzero(data.episodes == number)
         check_size(_READING * len(rows), f'{source}: episode {number}')
         times = (np.arange(len(rows)) / data.fps).tolist()
         states, actions = data.states[rows].tolist(), data.actions[rows].tolist()
-        episode = RobotEpisode(f'{source}: episode {number}')
+        episode = RobotEpisode(
+            f'{source}: episode {number}', is_success=data.success is not None)
         for key in contract.topics:
             names = [(index, each.name) for index, each in enumerate(contract.features)
                      if each.source == key]
@@ -420,13 +440,14 @@ def _read_bags(
 
 
 def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
-    images = {image.topic.strip('/') for image in contract.observed_images}
+    inputs = _needed(contract, outcomes=True)
+    images = {each.topic.strip('/') for each in inputs.values() if isinstance(each, ImageTopic)}
     topics = of_contract(contract).without_images(but=images)
     episode, before, origin = RobotEpisode(str(path), is_success=success), math.nan, 0
     size = checked = 0
     # The first and the last stamp of what has one, and when these were recorded, ns.
     stamps = list[tuple[int, int]]()
-    bag = ArmBag(path, topics=topics)
+    bag = ArmBag(path, _namespace(path, contract), topics)
     for entry in bag.read(pixels=bool(images)):
         size += _READING
         if size > checked:
@@ -444,14 +465,16 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
             origin = ns
         before = at
         if isinstance(entry.value, dict | Picture):
-            for key, topic in contract.observed_inputs.items():
-                readings = episode.readings.setdefault(key, [])
-                if topic.topic.strip('/') != entry.topic or (readings and at < readings[-1].at):
+            for key, topic in inputs.items():
+                if topic.topic.strip('/') != entry.topic:
                     continue
-                if topic.stamped and entry.own_ns is not None:
-                    stamps[1:] = [(entry.own_ns, entry.logged_ns)]
-                has_stamp = topic.stamped and topics.by_stamp
-                stamp = (entry.stamp_ns - origin) / 1e9 if has_stamp else at
+                readings = episode.readings.setdefault(key, [])
+                if readings and at < readings[-1].at:
+                    continue
+                own_ns = entry.own_ns if topic.stamped else None
+                if own_ns is not None:
+                    stamps[1:] = [(own_ns, entry.logged_ns)]
+                stamp = at if own_ns is None else (own_ns - origin) / 1e9
                 try:
                     readings.append(_reading(topic, at, stamp, entry.value))
                     size += getattr(readings[-1].frame, 'nbytes', 0)
@@ -465,6 +488,24 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
                                 for why, count in bag.refused.most_common(5))):
         warnings.warn(line, stacklevel=1)
     return episode
+
+
+def _namespace(path: Path, contract: Contract) -> str:
+    """Return the namespace of the copy of a robot that a bag has commands of, '' of a single one.
+
+    ValueError: it has those of several copies, or of none.
+    """
+    if contract.copies == 1:
+        return ''
+    commands = contract.actions.echo or contract.actions.topic
+    spaces = {contract.full(commands, copy).strip('/'): contract.namespace.format(copy)
+              for copy in range(contract.copies)}
+    found = {spaces[message.topic.strip('/')] for message in BagReader(path)
+             if message.topic.strip('/') in spaces}
+    if len(found) != 1:
+        raise ValueError(f'{path}: has commands of {", ".join(sorted(found)) or "no robot"} '
+                         f'of {contract.copies}: demonstrate with one')
+    return found.pop()
 
 
 def _check_clock(path: Path, stamps: Sequence[tuple[int, int]]) -> None:

@@ -113,7 +113,8 @@ def _episodes(
     folder: Path, image: ImageTopic, config: SuccessConfig, say: Say,
 ) -> Iterator[Shown]:
     topic = image.topic.strip('/')
-    topics = replace(ARM, types={topic: image.type}, states={}, rows=topic)
+    topics = replace(ARM, types={topic: image.type}, states={}, rows=topic,
+                     by_stamp=image.stamped)
     for bag in find_bags(folder):
         reader = ArmBag(bag, topics=topics)
         success, stamps, pictures = read_labels(bag).success, list[int](), list[Pictures]()

@@ -72,7 +72,7 @@ def make(
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
     is_delayed = any(getattr(config, name) for name in _LAG)
     env = _make(config, seed, count, render, same_step and not is_delayed,
-                takeovers=takeovers and not is_delayed)
+                takeovers=takeovers)
     return add_lag(env, config, seed)
 
 
@@ -128,8 +128,7 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
     if config.env_id.startswith(ROBOT):
         # A thread that holds the last action would go on without an agent.
         for name in _LAG:
-            if name != 'observe_last_actions':
-                _refuse(config, name, 'a robot has its own clock and delays')
+            _refuse(config, name, 'a robot has its own clock and delays, and observes its commands')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)

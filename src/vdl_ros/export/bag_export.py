@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vdl_ros.bags.reader import find_bags, read_labels
+from vdl_ros.bags.reader import EpisodeLabels, find_bags, read_labels
 from vdl_ros.common.files import new_folder
 from vdl_ros.export.lerobot import LeRobotWriter, Row
 from vdl_ros.export.lerobot_check import load_pyarrow
@@ -35,10 +35,12 @@ def export(
         ValueError: nothing was exported.
     """
     load_pyarrow()  # known to be missing before the bags are read
-    bags, tasks, failures = _bags(path, options, topics)
+    bags, labels, failures = _bags(path, options, topics)
     with new_folder(output) as root:
         found, scans = scan_bags(bags, options, lambda count: progress('reading', count, 0))
+        tasks = [options.task or each.task or _TASK for each in labels]
         found.tasks = tuple(dict.fromkeys(tasks))
+        found.successes = all(each.success is not None for each in labels)
         writer = LeRobotWriter(root, found)
         numbers = itertools.count(1)
 
@@ -46,9 +48,9 @@ def export(
             progress('writing', next(numbers), found.rows)
             return row
 
-        for bag, scan, task in zip(bags, scans, tasks, strict=True):
+        for bag, scan, task, label in zip(bags, scans, tasks, labels, strict=True):
             for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
-                writer.write(task, (reported(row) for _, row in episode))
+                writer.write(task, (reported(row) for _, row in episode), bool(label.success))
         rows, episodes = writer.close()
         if (rows, episodes) != (found.rows, found.episodes):
             raise ValueError(f'{path}: {rows} rows in {episodes} episodes were written instead '
@@ -61,19 +63,19 @@ def export(
 
 def _bags(
     path: Path, options: ExportOptions, topics: BagTopics,
-) -> tuple[list[ArmBag], list[str], int]:
-    """Return the bags, the task of each, and how many were left out as failures."""
-    bags, tasks, failures = [], [], 0
+) -> tuple[list[ArmBag], list[EpisodeLabels], int]:
+    """Return the bags, the labels of each, and how many were left out as failures."""
+    bags, labels, failures = [], [], 0
     for each in find_bags(path):
-        labels = read_labels(each)
-        if options.only_successes and not labels.success:
+        found = read_labels(each)
+        if options.only_successes and not found.success:
             failures += 1
             continue
         bags.append(ArmBag(each, options.namespace, topics))
-        tasks.append(options.task or labels.task or _TASK)
+        labels.append(found)
     if not bags:
         raise ValueError(f'{path}: none of {failures} episodes was saved as a success')
-    return bags, tasks, failures
+    return bags, labels, failures
 
 
 def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[int, Row]]:

@@ -28,6 +28,7 @@ class Layout:
         fps: rows per second.
         tasks: what the arm does in the episodes, in words, each text once.
         rewards: whether rows have rewards and ends.
+        successes: whether episodes say if their task was done.
     """
 
     size: tuple[int, int] = (0, 0)
@@ -37,6 +38,7 @@ class Layout:
     tasks: tuple[str, ...] = ()
     robot: str = 'owi535'
     rewards: bool = False
+    successes: bool = False
 
     @property
     def has_images(self) -> bool:
@@ -143,6 +145,8 @@ def _features(layout: Layout) -> dict[str, dict[str, Any]]:
     if layout.rewards:
         found |= {'next.reward': {'dtype': 'float32', 'shape': [1], 'names': None},
                   'next.done': {'dtype': 'bool', 'shape': [1], 'names': None}}
+    if layout.successes:
+        found['next.success'] = {'dtype': 'bool', 'shape': [1], 'names': None}
     video = {
         'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
         'info': {
@@ -221,7 +225,8 @@ class LeRobotWriter:
         self._total: dict[str, Statistics] = {}
         self._frames = self._count = 0
 
-    def write(self, task: str, rows: Iterable[Row]) -> None:
+    def write(self, task: str, rows: Iterable[Row], success: bool = False) -> None:
+        """Write an episode, whose last row is that of the ``success``."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (
@@ -234,7 +239,7 @@ class LeRobotWriter:
         for row in rows:
             values: dict[str, Any] = {
                 'observation.state': row.state, 'action': row.action,
-                'next.reward': row.reward, 'next.done': row.done,
+                'next.reward': row.reward, 'next.done': row.done, 'next.success': False,
                 'timestamp': length / self._layout.fps, 'frame_index': length,
                 'episode_index': self._count, 'index': self._frames + length,
                 'task_index': self._layout.tasks.index(task)}
@@ -245,6 +250,8 @@ class LeRobotWriter:
                 _count_levels(counts, row.image)
                 self._video.add(row.image)
             length += 1
+        if self._layout.successes:
+            lists['next.success'][-1] = success
         columns = {name: np.array(found, self._features[name]['dtype'])
                    for name, found in lists.items()}
         self._data.write_table(self._arrow.table(

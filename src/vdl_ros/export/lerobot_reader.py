@@ -18,7 +18,7 @@ from vdl_ros.export.lerobot_check import TOLERANCE_S, load_pyarrow, place
 
 INFO = 'meta/info.json'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
-_REWARD, _DONE = 'next.reward', 'next.done'
+_REWARD, _DONE, _SUCCESS = 'next.reward', 'next.done', 'next.success'
 
 
 class _Feature(msgspec.Struct):
@@ -46,6 +46,7 @@ class LeRobotData:
         episodes: number of each row's episode, int64 [N].
         rewards, done: float32 and bool [N], the reward of each row's action, and whether it
             terminated the episode; None if the data set does not have both.
+        success: bool [N], whether the task was done there; None if the data set does not say it.
         features: kind of each feature by name, such as ``float32`` or ``video``.
         video_path: pattern of the files of videos.
     """
@@ -59,6 +60,7 @@ class LeRobotData:
     episodes: NDArray[np.int64]
     rewards: NDArray[np.float32] | None = None
     done: NDArray[np.bool_] | None = None
+    success: NDArray[np.bool_] | None = None
     features: Mapping[str, str] = field(default_factory=dict)
     video_path: str = ''
 
@@ -67,7 +69,9 @@ def read_lerobot(folder: Path) -> LeRobotData:
     """Return the rows of the data set in a folder; ValueError: it has none."""
     info = read_json(folder / INFO, _Info)
     has_outcomes = {_REWARD, _DONE} <= info.features.keys()
-    columns = _columns(folder, (_STATE, _ACTION, *((_REWARD, _DONE) if has_outcomes else ())))
+    has_success = _SUCCESS in info.features
+    columns = _columns(folder, (_STATE, _ACTION, *((_REWARD, _DONE) if has_outcomes else ()),
+                                *((_SUCCESS,) if has_success else ())))
     names = []
     for feature in (_STATE, _ACTION):
         given = info.features.get(feature, _Feature()).names
@@ -77,7 +81,7 @@ def read_lerobot(folder: Path) -> LeRobotData:
         None, None)
     return LeRobotData(
         info.robot_type or '', info.fps, names[0], names[1], columns[_STATE], columns[_ACTION],
-        columns[_EPISODE], rewards, done,
+        columns[_EPISODE], rewards, done, columns[_SUCCESS][:, 0] > 0.5 if has_success else None,
         {name: each.dtype for name, each in info.features.items()}, info.video_path or '')
 
 

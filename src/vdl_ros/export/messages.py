@@ -114,7 +114,8 @@ def of_contract(contract: Contract) -> BagTopics:
         tuple(feature.name for feature in contract.features),
         parts, contract.name,
         # Commands that are trajectories begin when they arrive, and have no stamp.
-        contract.actions.type != TRAJECTORY and all(map(is_stamped, types.values())))
+        contract.actions.type != TRAJECTORY and all(map(is_stamped, types.values()))
+        and all(each.stamped for each in (*contract.topics.values(), *contract.images)))
 
 
 def _features(features: list[Feature], message: Any) -> dict[str, float]:

@@ -95,7 +95,7 @@ class RecordEpisodesNode(BaseNode):
     def silent(self) -> list[str]:
         """Topics of the robot that nobody publishes; of several copies one is enough."""
         names = [[self._contract.full(topic.topic, copy)
-                  for topic in self._contract.topics.values()]
+                  for topic in self._contract.observed_inputs.values()]
                  for copy in range(self._contract.copies)]
         return min(([name for name in each
                      if not self.count_publishers(self.resolve_topic_name(name))]

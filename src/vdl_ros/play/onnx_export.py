@@ -34,6 +34,9 @@ from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
+# What the value of an observation is, by algorithm.
+_RETURN = 'expected discounted return, of rewards as the training scales them'
+_VALUES = dict.fromkeys(('bc', 'sac'), 'not learned') | {'dqn': 'the largest action value'}
 # What the parameters of a distribution are, by the name of its class.
 _MEANINGS = {
     'Categorical': 'logits',
@@ -82,8 +85,7 @@ def _describe(
         'precision': 'float32',
         'parameters': {'distribution': family, 'meaning': _MEANINGS[family]},
         'action': _action(saved, starts),
-        'value': 'the largest action value' if saved.train.algorithm == 'dqn'
-                 else 'expected discounted return, of rewards as the training scales them',
+        'value': _VALUES.get(saved.train.algorithm, _RETURN),
         'state': _state(saved),
         'spaces': raw,
     }

@@ -323,6 +323,23 @@ def test_several_learners_learn_the_demonstrations_in_step(learn, pair):
     assert second == (steps, weights)
 
 
+def test_several_learners_draw_from_takeovers_once_all_have_enough(learn, pair):
+    def work(group):
+        group.broadcast = lambda data: group._both(data)[0]
+        learner, batch = learn(MOTORS, group=group, replay_batch=8)
+        steps = []
+        # At first only the robot of learner 0 is taken over.
+        for is_taken_over in (group.rank == 0, group.rank == 0, True):
+            found = learner.learn(dataclasses.replace(
+                batch, intervened=torch.full_like(batch.terminated, is_taken_over)))
+            steps.append((learner.algorithm._sample_size, found['losses/optimizer_steps']))
+        return steps
+
+    first, second = pair(work, work)
+    assert first == second
+    assert [size for size, _ in first] == [8, 8, 4]
+
+
 def test_the_policy_also_clones_demonstrated_actions(learn):
     learner, batch = learn(MOTORS, demonstration_share=0.25, cloning_cost=2.0)
     sac = learner.algorithm

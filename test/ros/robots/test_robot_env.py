@@ -338,7 +338,7 @@ def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(m
             ({'env_kwargs': '{"a": 1}'}, 'env_kwargs:'),
             *(({name: 0.5}, f'{name}: 0.5 is not allowed with env_id')
               for name in ('realtime_fps', 'observation_delay', 'random_observation_delay',
-                           'action_delay', 'random_action_delay'))):
+                           'action_delay', 'random_action_delay', 'observe_last_actions'))):
         settings = EnvConfig(**{'env_id': 'robot/mine', 'num_envs': 1, **config})
         assert reason in refused(factory.make, settings, 1)
 

@@ -216,7 +216,9 @@ class ReachOnRobot(ArmOnRobot):
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
         """Take the place of ``tool0`` at the end as the target."""
         self._forget()
-        self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
+        positions = self._positions(measured[-1])
+        self.target = self._kinematics.pose(positions)[:3, 3]
+        self._at_target = np.tile(positions, (reach.POSES_AT_TARGET, 1))
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
         if self._seen is not reach.SPACE:

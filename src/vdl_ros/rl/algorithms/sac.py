@@ -171,21 +171,24 @@ class Algorithm(algorithm.ReplayAlgorithm):
         self._replay.add(batch, self.rewards(batch))
         # Else they would lie far outside of what the robot has met in its first steps.
         self.update_normalizer(batch)
-        self._share(1)
+        self._share()
         self._first_steps = min(_MOST_FIRST, int(
             self._demonstrated.steps * own.replay_ratio / own.replay_batch))
 
     def warm_up(self) -> None:
+        self._share()
         # A run that goes on may have made some, and may have no demonstrations any more.
         left = self._first_steps - self.optimizer.steps if self._demonstrated.steps else 0
         # Learner 0 says how many: the folders of others may hold other demonstrations.
         mine = 0 if self.group.rank else max(0, left)
         self._make_steps(int(self.group.all_reduce_sum(torch.tensor(mine))))
 
-    def _share(self, least: int) -> None:
-        """Draw from the demonstrations, too, once they are ``least`` steps."""
+    def _share(self) -> None:
+        """Draw from the demonstrations, too, once every learner has enough of them."""
         own = self.algorithm_config
-        if self._demonstrated.steps >= least:
+        # Of a few steps of takeovers the critics would learn nothing but these.
+        least = 1 if self._given.any() else own.replay_batch
+        if self.group.all_reduce_min(int(self._demonstrated.steps >= least)):
             self._sample_size = self._sampled_steps = max(
                 1, round(own.replay_batch * (1.0 - own.demonstration_share)))
 
@@ -204,8 +207,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
             persons = batch.columns(columns)
             self._given[self._demonstrated.add(
                 persons, self.rewards(persons), persons.intervened)] = False
-            # Of a few steps the critics would learn nothing but these.
-            self._share(self.algorithm_config.replay_batch)
+        self._share()
         metrics = super().update(batch)
         if self._demonstrated.steps:
             metrics['losses/demonstrated_steps'] = float(self._demonstrated.steps)
@@ -348,7 +350,6 @@ class Algorithm(algorithm.ReplayAlgorithm):
             else:
                 self._demonstrated.load_arrays(shown)
                 self._given[:] = torch.from_numpy(given)
-        self._share(self.algorithm_config.replay_batch)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), 'critics': self.critics.state_dict(),

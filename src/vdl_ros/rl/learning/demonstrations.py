@@ -57,8 +57,9 @@ class Demonstrations:
         """
         mixed = isinstance(observation_space, ImageAndVector)
         if not isinstance(observation_space, gymnasium.spaces.Box) or (
-                observation_space.dtype != (self.observations.dtype if mixed else np.float32)
-                or len(observation_space.shape) != 1):
+                observation_space.dtype != self.observations.dtype if mixed
+                else observation_space.dtype.kind != 'f') or (
+                len(observation_space.shape) != 1):
             raise ValueError(
                 f'{self.source}: observations of the space {observation_space} cannot be learned '
                 'from demonstrations: numbers, and images of a robot that was recorded in bags')
