@@ -8,6 +8,7 @@ numbers. docs/external_policies.md has the messages.
 """
 
 import json
+import time
 
 import numpy as np
 import rclpy
@@ -16,18 +17,25 @@ from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import Image
 from std_msgs.msg import String
 
+# A camera that is silent for longer, s, may be gone: without an answer the robot stops.
+SILENT_S = 0.5
+
 
 def serve(policy, needs=()):
-    """Answer observations, of several that waited the newest; ``needs`` are names of images."""
+    """Answer observations, of several that waited the newest, while the images are new.
+
+    ``needs`` are names of images.
+    """
     rclpy.init()
     node = rclpy.create_node('external_policy')
     answers = node.create_publisher(String, 'play/action', 1)
-    images, subscribed, newest = {}, {}, []
+    images, arrived, subscribed, newest = {}, {}, {}, []
 
     def on_image(name, message):
         data = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
         found = data[:, :3 * message.width].reshape(message.height, message.width, 3)
         images[name] = found[..., ::-1] if message.encoding == 'bgr8' else found
+        arrived[name] = time.monotonic()
 
     def on_observation(message):
         told = json.loads(message.data)
@@ -41,7 +49,9 @@ def serve(policy, needs=()):
     try:
         while True:
             rclpy.spin_once(node, timeout_sec=0.1)
-            if newest and len(images) == len(needs):
+            is_seen = len(images) == len(needs) and all(
+                time.monotonic() - each < SILENT_S for each in arrived.values())
+            if newest and is_seen:
                 told = newest.pop()
                 actions, names = policy(told, images)
                 answers.publish(String(data=json.dumps(

@@ -12,6 +12,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PointStamped
 from std_msgs.msg import Empty
 
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import release_request, stop_request
@@ -42,7 +43,6 @@ import numpy as np
 from vdl_ros.common.command_line import stop_on_signals
 stop = stop_on_signals()
 import rclpy
-from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)

@@ -1,5 +1,6 @@
 """The nodes evaluate and evaluator: whose policies, what is published, and what fails."""
 
+import itertools
 import json
 import threading
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import rclpy
 from rclpy.clock import Clock
 
 from vdl_ros.common.settings import as_dict
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
@@ -46,9 +48,20 @@ def test_published_episodes_say_how_they_ended_before_environments_are_closed(mo
         (True, False), (False, True)}
     assert {each.environment for each in published} == {0, 1}
     assert {each.policy_version for each in published} == {7}
-    stop.set()
+    step, counts = CheckedVectorEnv.step, itertools.count(1)
+
+    def stopped(*given):
+        if next(counts) == 30:
+            stop.set()
+            # As a robot that waits.
+            raise EnvStopped
+        return step(*given)
+
+    monkeypatch.setattr(CheckedVectorEnv, 'step', stopped)
     assert EvaluateNode.run(node, stop) == 130
-    assert lines == ['interrupted after 0 of 6 episodes']
+    assert lines == [f'interrupted after {len(published) - 6} of 6 episodes']
+    assert 6 < len(published) < 12
+    assert done[-1] == 'closed'
 
 
 @pytest.fixture

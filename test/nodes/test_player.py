@@ -11,7 +11,7 @@ from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
 from vdl_ros.common.settings import as_dict
-from vdl_ros.msg import Credit, MotorCommand, Policy, Trajectory
+from vdl_ros.msg import Credit, EmergencyStopState, MotorCommand, Policy, Trajectory
 from vdl_ros.nodes import player
 from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros import qos
@@ -77,12 +77,17 @@ def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, p
     assert {each.clock.sec for each in clock} == {5}
 
 
-def test_a_player_that_has_stood_still_commands_nothing_any_more(play, bag):
+@pytest.mark.parametrize('reason', ['the process stood still', 'emergency stop'])
+def test_a_player_that_stood_still_or_is_stopped_commands_nothing_any_more(
+        play, peer, bag, reason):
     running = play(bag, 'play_topics:=/arm/*', 'loop:=true')
-    running.node._standstill._went_on_at = math.inf
+    if reason == 'emergency stop':
+        peer.talk('arm/emergency_stop_state').publish(EmergencyStopState(engaged=True))
+    else:
+        running.node._standstill._went_on_at = math.inf
     running.join()
     assert running.end() == player.EXIT_FAILED
-    assert 'the process stood still: it commands nothing any more' in running.output
+    assert f'{reason}: it commands nothing any more' in running.output
 
 
 def test_the_player_ends_with_the_bag_and_refuses_what_is_none(run_here, refused, bag):

@@ -930,6 +930,14 @@ def test_a_target_waits_for_measurements_and_is_given_up_after_a_while(robot):
     assert not any(robot.go_on(10))
 
 
+def test_a_target_after_a_short_pause_is_taken_however_long_there_was_none(robot):
+    robot = robot(follows=True)
+    robot.go_on(round(12.0 / PERIOD))
+    robot.now += 0.15
+    robot.session.look(robot.now)
+    assert robot.session.aim(PLACE) == ''
+
+
 
 def test_a_confirmation_is_not_taken_while_nobody_acts(robot):
     robot = robot()

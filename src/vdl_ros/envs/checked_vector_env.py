@@ -23,6 +23,7 @@ from vdl_ros.common.children import closing
 from vdl_ros.common.command_line import say
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import cause, in_one_line, quoted
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs.canonical_spaces import Actions, Column, ObservationError, Observations
 from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 
@@ -57,10 +58,6 @@ class EnvError(ValueError):
 
 class EnvFailedError(EnvError):
     """An error of the environment's own in a call, or a result of it that is not allowed."""
-
-
-class EnvStopped(Exception):  # noqa: N818
-    """The process ends while an environment waits for something, such as a robot."""
 
 
 def failure(env: Any, reason: str) -> EnvFailedError:

@@ -18,8 +18,9 @@ from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, v
 from vdl_ros.common.metrics import ACTING, ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Policy

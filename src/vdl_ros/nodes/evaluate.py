@@ -22,8 +22,8 @@ from vdl_ros.common.children import telling
 from vdl_ros.common.command_line import EXIT_INTERRUPTED
 from vdl_ros.common.files import atomic_file, checkpoint_file
 from vdl_ros.common.settings import SettingError
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.video import record_episodes
@@ -144,17 +144,16 @@ class EvaluateNode(BaseNode):
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
 
     def run(self, stop: threading.Event) -> int:
-        result = second = None
-        try:
-            result = self.play(stop)
-            if (self.is_attack or self._other) and not stop.is_set():
-                second = self.play(stop, result)
-        except EnvStopped:
-            self.get_logger().warning('interrupted in an episode')
-        if self._config.json and result and result.returns:
+        result, second = self.play(stop), None
+        if (self.is_attack or self._other) and not stop.is_set():
+            second = self.play(stop, result)
+        if self._config.json and result.returns:
             self._write(Path(self._config.json), result, second)
         if self._config.video and not stop.is_set():
-            self.record(Path(self._config.video), stop)
+            try:
+                self.record(Path(self._config.video), stop)
+            except EnvStopped:
+                self.get_logger().warning('interrupted in the video')
         return EXIT_INTERRUPTED if stop.is_set() else EXIT_OK
 
     def _report(self, result: Evaluation, before: Evaluation | None) -> None:

@@ -17,7 +17,7 @@ from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play.external_policy import make_measured_task, without_observed_images
 from vdl_ros.play.onnx_policy import ActionError
@@ -153,8 +153,6 @@ class PlayNode(ManagedNode):
                 self._count(played)
                 if 0 < self._config.episodes <= self._ended:
                     return
-        except EnvStopped:
-            pass
         except ActionError as error:
             raise EnvError(f'{self._config.path}: {error}') from None
         finally:

@@ -18,6 +18,7 @@ from vdl_ros.bags.reader import BagError, BagMessage, BagReader
 from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
+from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import PlayConfig
@@ -49,7 +50,8 @@ class PlayerNode(BaseNode):
         self._patterns = [each.strip() for each in self._config.play_topics.split(',')
                           if each.strip()]
         self._publishers_by_topic: dict[str, Publisher | None] = {}
-        self._standstill, self._has_stood_still = StandstillDetector(), False
+        # Why it commands nothing any more, '' while it may.
+        self._standstill, self._ended_by = StandstillDetector(), ''
         self._time = self.pub('/clock') if self._config.publish_clock else None
         self.bag = BagReader(Path(self._config.bag))
         self.trajectories = TrajectoryPlayer(self, self.bag) if self._config.relearn else None
@@ -62,12 +64,22 @@ class PlayerNode(BaseNode):
             if not any(_matches(name, pattern) for name in self._publishers_by_topic):
                 raise SettingError(f'play_topics: {quoted(pattern)} is no topic of the bag: '
                                    f'{shown(", ".join(self._publishers_by_topic), 300)}')
+        played = {name.rsplit('/', 1)[-1] for name, each in self._publishers_by_topic.items()
+                  if each is not None}
+        self._commands = not played.isdisjoint(COMMANDS)
+        if self._commands and 'emergency_stop_state' not in played:
+            self.sub('arm/emergency_stop_state', self._on_stop_state)
+
+    def _on_stop_state(self, state: EmergencyStopState) -> None:
+        # Its commands would go on as soon as the stop is released.
+        if state.engaged:
+            self._ended_by = 'emergency stop'
 
     def play(self, stop: threading.Event, executor: Executor) -> int:
         """Play until the end, or until ``stop``; return how many messages were published."""
         self._wait(time.monotonic() + self._config.play_delay, stop, executor)
         count = 0
-        while not (stop.is_set() or self._has_stood_still):
+        while not (stop.is_set() or self._ended_by):
             count += self._play_once(stop, executor)
             if not self._config.loop:
                 break
@@ -79,8 +91,8 @@ class PlayerNode(BaseNode):
         for fault in self.bag.faults:
             self.get_logger().warning(fault)
         count = self.play(stop, executor)
-        if self._has_stood_still:
-            self.get_logger().error(f'{STOOD_STILL}: it commands nothing any more')
+        if self._ended_by:
+            self.get_logger().error(f'{self._ended_by}: it commands nothing any more')
             return EXIT_FAILED
         end = '' if stop.is_set() else ', to the end of the bag'
         self.get_logger().info(f'{count} messages played{end}')
@@ -126,10 +138,9 @@ class PlayerNode(BaseNode):
             due, before = due + pause / self._config.play_rate, message.stamp_ns
             self._wait(due, stop, executor)
             # Nobody expects motion any more.
-            self._has_stood_still = self._standstill.recent and any(
-                name.rsplit('/', 1)[-1] in COMMANDS
-                for name, each in self._publishers_by_topic.items() if each is not None)
-            if stop.is_set() or self._has_stood_still:
+            if self._commands and self._standstill.recent:
+                self._ended_by = STOOD_STILL
+            if stop.is_set() or self._ended_by:
                 break
             if self._time is not None and due - clock_at >= _CLOCK_S:
                 clock_at = due
@@ -143,8 +154,12 @@ class PlayerNode(BaseNode):
 
     def _wait(self, until: float, stop: threading.Event, executor: Executor) -> None:
         self._standstill.update()
-        while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
-            executor.spin_once(timeout_sec=min(left, 0.1))
+        # A stop that has arrived is heard also where the next message is late.
+        looks = self._commands
+        while ((left := until - time.monotonic()) > 0.0 or looks) and not (
+                stop.is_set() or self._ended_by):
+            looks = False
+            executor.spin_once(timeout_sec=min(max(left, 0.0), 0.1))
             self._standstill.update()
 
     def _publisher_of(self, message: BagMessage) -> Publisher | None:

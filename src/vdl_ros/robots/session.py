@@ -383,7 +383,8 @@ class Session:
             self._command(self._neutral)
         if self.state is State.RUNNING:
             self._acted_at = self._clock()
-        elif self._follows and self._clock() - self._acted_at > _GIVE_UP_S:
+        elif (self._follows and self.consent.given
+              and self._clock() - self._acted_at > _GIVE_UP_S):
             self.consent.withdraw(f'{self._logged}, for {_GIVE_UP_S:g} s')
         if self.state is State.WAITING:
             return

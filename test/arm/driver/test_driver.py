@@ -526,6 +526,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.bench.fail('unplugged')
     arm.run(1.0, command)
     assert (arm.driver.state, arm.driver.sent) == ('fault', None)
+    assert arm.interrupted == ['the arm was disconnected']
     assert arm.warned('disconnected') == ['motors may be on: arm 1267:0000 at 1-1: disconnected']
     count = len(arm.bench.data)
     arm.bench.fail('')
@@ -541,7 +542,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.let_go()
     arm.run(0.2, command)
     assert arm.motors == command
-    assert arm.interrupted == ['the arm was disconnected']
+    assert arm.interrupted[1:] == ['the arm is connected again']
     # Also if its sender is silent for longer than the watchdog's time meanwhile.
     arm.bench.fail('unplugged')
     arm.run(1.0)

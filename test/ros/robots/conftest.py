@@ -11,8 +11,9 @@ from nav_msgs.msg import Odometry
 from robot_contract import GOOD
 from std_msgs.msg import Bool
 
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.robots.contract_files import read_contract
 from vdl_ros.ros import qos

@@ -15,8 +15,9 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Joy
 from std_msgs.msg import Bool
 
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import MotorCommand
 from vdl_ros.robots.confirmation import Confirmation

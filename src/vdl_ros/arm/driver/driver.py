@@ -117,7 +117,8 @@ class ArmDriver:
         connect: opens the device or raises ArmUsbError.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
-        interrupted: called with a reason when the device was away, or commands were ignored.
+        interrupted: called with a reason when the device goes or comes back, or commands are, or
+            were, ignored.
         clock: monotonic, s; the arm follows its last command while the machine is suspended.
         senders_clock: that of who commands, s, if it is another one.
     """
@@ -211,9 +212,11 @@ class ArmDriver:
 
     def deactivate(self) -> bool:
         """Stop and ignore commands; return whether the device accepted the stop."""
-        self.active, self._was_away = False, True
+        was_active, self.active, self._was_away = self.active, False, True
         self._desired = self._desired.stopped()
         self._apply(self._clock(), always=True)
+        if was_active:
+            self._on_interrupted('the driver was deactivated')
         return self._stopped
 
     def close(self) -> bool:
@@ -419,6 +422,8 @@ class ArmDriver:
         self._next_try = -math.inf
         motors = 'motors off' if self.sent else 'motors may be on'
         self._notice('error', f'{motors}: {self.fault}')
+        # Who learns from the arm meanwhile would learn what never moved it.
+        self._on_interrupted('the arm was disconnected')
 
     def _reattach(self) -> None:
         try:
@@ -443,7 +448,7 @@ class ArmDriver:
         # The same for a command that was held up on its way.
         self._desired = self._desired.stopped()
         self._hold()
-        self._on_interrupted('the arm was disconnected')
+        self._on_interrupted('the arm is connected again')
         self._notice('info', 'the arm is connected again, motors off; who commands them has to '
                      'let go first')
 

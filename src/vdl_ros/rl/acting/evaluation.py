@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import ReactionTime
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 
@@ -229,14 +230,18 @@ class Progress:
 def play(
     envs: VectorEnv, act: Acts, seed: int, stop: threading.Event | None = None,
 ) -> Iterator[Played]:
-    """Act until ``stop`` is set."""
+    """Act until ``stop`` is set, or an environment that waits says that it is."""
     batch = envs.num_envs
     is_running: NDArray[Any] = np.zeros(batch, np.bool_)
-    stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
-    rewards: NDArray[Any] = np.zeros(batch)
+    counter, rewards = EpisodeCounter(batch), np.zeros(batch)
+    stepper: EnvStepper | None = None
     while not (stop and stop.is_set()):
-        is_reset = stepper.is_reset
-        step = stepper.step(act(stepper.observation, is_reset, rewards))
+        try:
+            stepper = stepper or EnvStepper(envs, seed)
+            is_reset = stepper.is_reset
+            step = stepper.step(act(stepper.observation, is_reset, rewards))
+        except EnvStopped:
+            return
         rewards = step.reward
         # A robot that is silent, or being reset, for many steps has lost one episode, or none.
         lost = int((step.ignored & is_running).sum())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import String
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.play.external_policy import Answer, Chunks, Told
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.session import Seen

@@ -178,6 +178,8 @@ class _ByAction(_ByTrajectory):
         super().__init__(reset)
         self._name = full(reset.action)
         self._client = ActionClient(node, FollowJointTrajectory, self._name)
+        # Goals whose cancel is not answered.
+        self._ending = 0
         self._goal: Any = None
         self._handle: Any = None
         self._result: Any = None
@@ -206,6 +208,7 @@ class _ByAction(_ByTrajectory):
 
     def cancel(self) -> None:
         if self._goal is not None:
+            self._ending += 1
             self.is_ending = True
             # It may not be accepted yet.
             self._goal.add_done_callback(self._on_answered)
@@ -214,7 +217,8 @@ class _ByAction(_ByTrajectory):
         goal.result().cancel_goal_async().add_done_callback(self._on_canceled)
 
     def _on_canceled(self, _: Any) -> None:
-        self.is_ending = False
+        self._ending -= 1
+        self.is_ending = self._ending > 0
 
     def close(self) -> None:
         self._client.destroy()

@@ -17,7 +17,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.common.stopped import EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract

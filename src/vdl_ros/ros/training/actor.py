@@ -17,7 +17,8 @@ from rclpy.subscription import Subscription
 from vdl_ros.common.children import telling
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
-from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError, EnvStopped
+from vdl_ros.common.stopped import EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError
 from vdl_ros.msg import Action, LearnerBusy, Policy
 from vdl_ros.rl.acting.actor import Interrupted
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
