@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.files import json_lines
 
 T = TypeVar('T')
 R = TypeVar('R')
@@ -173,7 +174,7 @@ def deliver(
     """Print and write the figures; ``text`` makes a readable text of them."""
     found = {'benchmark': benchmark, 'machine': machine(), **figures}
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=1) + '\n', encoding='utf-8')
+        options.output.write_text(json_lines(found) + '\n', encoding='utf-8')
     print(json.dumps(found) if options.json else text(found))
 
 

@@ -15,6 +15,7 @@ from vdl_ros.common.files import (
     checkpoint_file,
     find_resource,
     is_unused,
+    json_lines,
     lock_folder,
     new_folder,
     write_text,
@@ -51,6 +52,13 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path):
         (new / 'x').touch()
     assert [each.name for each in two.iterdir()] == ['x']
     assert not list(tmp_path.glob('.*'))
+
+
+def test_innermost_lists_and_mappings_of_json_have_one_line():
+    text = json_lines({'at': [{'x': 0.5, 3: []}, {}], 'of': [1, 'a "b"'], 'no': []})
+    assert text.splitlines() == [
+        '{', ' "at": [', '  {', '   "x": 0.5,', '   "3": []', '  },', '  {}', ' ],',
+        ' "of": [1, "a \\"b\\""],', ' "no": []', '}']
 
 
 def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):

@@ -143,6 +143,24 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
 
 
+def json_lines(value: Any, start: str = '\n') -> str:
+    """Return JSON with one line for each innermost list or mapping.
+
+    Args:
+        start: line break and indentation of the value.
+    """
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        parts = [(f'{json.dumps(str(name))}: ', part) for name, part in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [('', part) for part in value]
+    if not any(isinstance(part, dict | list | tuple) for _, part in parts):
+        return json.dumps(value)
+    lines = ','.join(f'{start} {name}{json_lines(part, f"{start} ")}' for name, part in parts)
+    opening, closing = '{}' if isinstance(value, dict) else '[]'
+    return f'{opening}{lines}{start}{closing}'
+
+
 def append_whole(path: Path, data: bytes) -> None:
     """Append to a file, whole or, with an OSError, not at all."""
     # Without a buffer, whose rest would be written when the file is closed.

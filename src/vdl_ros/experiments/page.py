@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from vdl_ros.common.files import find_resource, read_json, write_table, write_text
+from vdl_ros.common.files import find_resource, json_lines, read_json, write_table, write_text
 from vdl_ros.common.plain_yaml import read_yaml
 from vdl_ros.common.schema import converted, matching
 from vdl_ros.common.settings import build
@@ -262,7 +262,7 @@ def deliver_benchmark(folder: Path) -> str:
     rows = [row for path in sorted(folder.glob('*/*'))
             if path.name in ('search', 'train') and (row := _row(path)) is not None]
     rows.sort(key=lambda row: (row['environment'], -(row['fitness'] or 0.0), row['spec']))
-    write_text(folder / 'benchmark.json', json.dumps(rows, indent=1) + '\n')
+    write_text(folder / 'benchmark.json', json_lines(rows) + '\n')
     cells = [_BENCHMARK, ['---'] * len(_BENCHMARK)]
     cells += [(
         row['environment'], f'`{row["algorithm"]}`',

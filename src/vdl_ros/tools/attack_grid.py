@@ -11,7 +11,6 @@ Exit status: 0 if all phases are complete, 1 if one failed or was interrupted, 2
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from vdl_ros.common.command_line import (
     stop_on_signals,
     whole_number,
 )
-from vdl_ros.common.files import lock_folder, write_text
+from vdl_ros.common.files import json_lines, lock_folder, write_text
 from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import settings_of
@@ -141,9 +140,9 @@ def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None
                  for phase in grid.phases}
     found = figures(grid.phases, summaries)
     _draw(grid, phases)
-    write_text(grid.output / 'grid.json', json.dumps(
+    write_text(grid.output / 'grid.json', json_lines(
         {'learned_steps': grid.learned_steps, 'frozen_steps': grid.frozen_steps,
-         'settings': grid.settings, 'figures': found}, indent=1) + '\n')
+         'settings': grid.settings, 'figures': found}) + '\n')
     text = markdown(found)
     if defences and (rows := defence_table(found)):
         text += f'\n\n{rows}'
