@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from ament_index_python.packages import PackageNotFoundError
+from launch.event_handlers import OnProcessExit
 from processes import has_ended
 from rcl_interfaces.srv import GetParameters
 from rclpy.qos import DurabilityPolicy
@@ -24,21 +25,20 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
-from vdl_ros.ros import qos
+from vdl_ros.ros import launch_nodes, qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 REAL = ('arm:=real', 'usb_backend:=fake_owi535:make')
 # What is killed, beside a driver and robot_state, and the arguments that start no more than it.
 VICTIMS = {
-    'arm_driver': {'black_box': 'black'}, 'robot_state': {},
-    'arm_controller': {'controller': 'true'},
-    'camera': {'camera': 'sim'}, 'viewer': {'view': 'true'}, 'recorder': {'record': 'bag'},
-    # The launch itself, with all of them.
+    'arm_driver': {'black_box': 'black'}, 'arm_controller': {'controller': 'true'},
+    # The launch itself, with all nodes.
     'launch': {'controller': 'true', 'camera': 'sim', 'view': 'true', 'record': 'bag'}}
 LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'view_port': '0',
          'black_box': 'none'}
 # What each node says once it is at work.
-AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'camera': 'waiting for'}
+AT_WORK = {'arm_driver': '', 'robot_state': '', 'arm_controller': '', 'viewer': 'view: http',
+           'recorder': 'recording to', 'camera': 'waiting for'}
 
 
 def nanoseconds(message):
@@ -97,21 +97,20 @@ def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
 
 
 @pytest.mark.parametrize('victim', VICTIMS)
-def test_killing_any_process_stops_the_motors(launch, peer, bench, tmp_path, monkeypatch, victim):
+def test_killing_a_process_stops_the_motors(launch, peer, bench, tmp_path, monkeypatch, victim):
     monkeypatch.chdir(tmp_path)  # where the bag is written
     arguments = LEAST | VICTIMS[victim]
     process = launch.file('arm', *REAL, *(f'{name}:={value}' for name, value in arguments.items()))
     motors = peer.talk('arm/motors')
-    started = set(VICTIMS) - {'launch'} if victim == 'launch' else {
-        'arm_driver', 'robot_state', victim}
+    started = set(AT_WORK) if victim == 'launch' else {'arm_driver', 'robot_state', victim}
 
     def command(base=1, shoulder=-1):
         motors.publish(MotorCommand(sender='/test', base=base, shoulder=shoulder))
 
     process.wait_for(lambda: all(process.nodes(name) for name in started)
-                     and all(AT_WORK.get(name, '') in process.output for name in started),
+                     and all(AT_WORK[name] in process.output for name in started),
                      'every node at work')
-    assert not any(process.nodes(name) for name in {*VICTIMS} - started)
+    assert not any(process.nodes(name) for name in {*AT_WORK} - started)
     def recorders():
         return [each for each in peer.node.get_subscriptions_info_by_topic('/arm/motors_sent')
                 if each.node_name == 'black_box']
@@ -137,6 +136,18 @@ def test_killing_any_process_stops_the_motors(launch, peer, bench, tmp_path, mon
         assert any(each.topic == '/arm/motors_sent' for each in BagReader(bag))
         assert f'{bag}: ' in process.output
         assert 'a process of the launch failed' in process.output
+
+
+def test_the_launch_ends_with_any_of_its_nodes(plan, monkeypatch):
+    watched = []
+    monkeypatch.setattr(launch_nodes, 'OnProcessExit', lambda **options: (
+        watched.append(options) or OnProcessExit(**options)))
+    for arguments in (['arm:=real', 'camera:=sim', 'record:=bag'],
+                      ['policy:=reach', 'feedback:=camera', 'adversarial_mode:=fgsm']):
+        watched.clear()
+        nodes, _ = plan('arm.launch.py', *arguments)
+        assert {each['target_action'].planned for each in watched
+                if each['on_exit'] is launch_nodes.end_all} == nodes.keys() - {'black_box'}
 
 
 def test_camera_feedback_under_attack_gives_the_controller_only_estimates(launch, peer, tmp_path):
