@@ -182,7 +182,7 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
-    #: An ``arm_task.ArmTask``, made for a number of arms.
+    #: An ``arm_task.ArmTask``, made for a number of arms, which takes the ``arguments``.
     task: ClassVar[Any]
     #: For the delays of observations and of actions; see ``envs/realtime.py``.
     delay_arguments = ('measurement_delay', 'command_delay')
@@ -267,6 +267,19 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._task.close()
+
+
+def environments(task: type, **members: Any) -> tuple[type[ArmEnv], type[ArmVectorEnv]]:
+    """Return the environments of one arm and of many, such as ReachEnv and ReachVectorEnv.
+
+    Args:
+        task: an ``arm_task.ArmTask``, such as ReachTask; its module has to name them so, too.
+        members: what else the classes have.
+    """
+    name = task.__name__.removesuffix('Task')
+    members |= {'task': task, '__module__': task.__module__}
+    return (type(f'{name}Env', (ArmEnv,), members),
+            type(f'{name}VectorEnv', (ArmVectorEnv,), members))
 
 
 def _first(observations: Observations) -> Any:

@@ -26,13 +26,12 @@ from vdl_ros.envs.owi535.arm_env import (
     MOVING,
     NEAR,
     RATE,
-    ArmEnv,
     ArmObserver,
-    ArmVectorEnv,
     Feature,
     JointReading,
     arm_features,
     bounded,
+    environments,
     feature_space,
     target_features,
 )
@@ -444,25 +443,5 @@ def _direction(angle: Array) -> Array:
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-class PushEnv(ArmEnv):
-    """One arm that pushes; arguments as of ``CubeTask``."""
-
-    task = PushTask
-
-
-class PushVectorEnv(ArmVectorEnv):
-    """B arms that push; arguments as of ``CubeTask``."""
-
-    task = PushTask
-
-
-class PickPlaceEnv(ArmEnv):
-    """One arm that picks and places; arguments as of ``CubeTask``."""
-
-    task = PickPlaceTask
-
-
-class PickPlaceVectorEnv(ArmVectorEnv):
-    """B arms that pick and place; arguments as of ``CubeTask``."""
-
-    task = PickPlaceTask
+PushEnv, PushVectorEnv = environments(PushTask)
+PickPlaceEnv, PickPlaceVectorEnv = environments(PickPlaceTask)

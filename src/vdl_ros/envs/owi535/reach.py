@@ -21,13 +21,12 @@ from vdl_ros.envs.owi535.arm_env import (
     IN_FLIGHT,
     MOVING,
     RATE,
-    ArmEnv,
     ArmObserver,
-    ArmVectorEnv,
     Feature,
     JointReading,
     arm_features,
     bounded,
+    environments,
     feature_space,
     target_features,
 )
@@ -281,19 +280,8 @@ def _places(geometry: ArmGeometry) -> NDArray[np.float64]:
     return Kinematics(geometry).pose(poses)[:, :3, 3]
 
 
-class ReachEnv(ArmEnv):
-    """One arm; arguments as of ``ReachTask``."""
-
-    task = ReachTask
-    #: What a checkpoint says of this environment, for the node that runs its policy.
-    checkpoint_description = staticmethod(describe)
-
-
-class ReachVectorEnv(ArmVectorEnv):
-    """B arms, simulated together; arguments as of ``ReachTask``."""
-
-    task = ReachTask
-
+# The description is what a checkpoint says of it, for the node that runs its policy.
+ReachEnv, ReachVectorEnv = environments(ReachTask, checkpoint_description=staticmethod(describe))
 
 #: Width and height of the images, pixels.
 SIZE = 84
@@ -335,13 +323,4 @@ class ReachPixelsTask(ReachTask):
         return {'image': self._images[rows].copy(), 'arm': numbers[:, self._columns]}
 
 
-class ReachPixelsEnv(ArmEnv):
-    """One arm; arguments as of ``ReachPixelsTask``."""
-
-    task = ReachPixelsTask
-
-
-class ReachPixelsVectorEnv(ArmVectorEnv):
-    """B arms; arguments as of ``ReachPixelsTask``."""
-
-    task = ReachPixelsTask
+ReachPixelsEnv, ReachPixelsVectorEnv = environments(ReachPixelsTask)
