@@ -8,15 +8,7 @@ import torch
 from torch import nn
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.attacks.attacker import (
-    Attacker,
-    Patch,
-    PolicyVictim,
-    Seen,
-    fgsm,
-    pgd,
-    pgd_l2,
-)
+from vdl_ros.attacks.attacker import Attacker, Patch, PolicyVictim, Seen, fgsm, pgd
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.policy.policy import load_weights, weights
 from vdl_ros.rl.settings import TrainConfig
@@ -51,7 +43,7 @@ def resets(*where):
      foolbox.attacks.LinfFastGradientAttack()),
     (lambda loss, inputs: pgd(loss, inputs, 0.03, UNIT, 5, bounded=True),
      foolbox.attacks.LinfPGD(rel_stepsize=2.5 / 5, steps=5, random_start=False)),
-    (lambda loss, inputs: pgd_l2(loss, inputs, 0.03, UNIT, 5, bounded=True),
+    (lambda loss, inputs: pgd(loss, inputs, 0.03, UNIT, 5, l2=True, bounded=True),
      foolbox.attacks.L2PGD(rel_stepsize=2.5 / 5, steps=5, random_start=False)),
 ], ids=['fgsm', 'pgd', 'pgd_l2'])
 def test_attacks_on_a_policy_are_those_of_foolbox(make, ours, theirs):

@@ -49,38 +49,27 @@ def fgsm(
 
 def pgd(
     loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
-    start: Tensor | None = None, *, bounded: bool = False,
+    start: Tensor | None = None, *, l2: bool = False, bounded: bool = False,
 ) -> Tensor:
     """Return ``steps`` steps of FGSM of 2.5 epsilon / steps each, none beyond epsilon, [B, ...].
 
     Madry et al. 2018, arXiv:1706.06083, with the norm L-infinity, from ``start`` or 0.
+
+    Args:
+        l2: take the norm L2 and the largest norm epsilon * sqrt(n), for n numbers a root mean
+            square of epsilon, so that both norms compare.
     """
-    size = 2.5 * epsilon / steps
-    found = torch.zeros_like(observations) if start is None else start
-    for _ in range(steps):
-        found = found + size * gradient(loss, observations + found * unit).sign()
-        found = found.clamp(-epsilon, epsilon)
-        if bounded:
-            found = _within(observations, found)
-    return found
-
-
-def pgd_l2(
-    loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
-    start: Tensor | None = None, *, bounded: bool = False,
-) -> Tensor:
-    """Return the same with the norm L2 and the largest norm epsilon * sqrt(n), [B, ...].
-
-    For n numbers that is a root mean square of epsilon, so that it compares with :func:`pgd`.
-    """
-    count = observations[0].numel()
-    largest = epsilon * count ** 0.5
+    largest = epsilon * observations[0].numel() ** 0.5 if l2 else epsilon
     size = 2.5 * largest / steps
     found = torch.zeros_like(observations) if start is None else start
     for _ in range(steps):
-        direction = gradient(loss, observations + found * unit) * unit
-        found = found + size * direction / _norms(direction).clamp(min=1e-12)
-        found = found * (largest / _norms(found).clamp(min=1e-12)).clamp(max=1.0)
+        direction = gradient(loss, observations + found * unit)
+        if l2:
+            direction = direction * unit
+            found = found + size * direction / _norms(direction).clamp(min=1e-12)
+            found = found * (largest / _norms(found).clamp(min=1e-12)).clamp(max=1.0)
+        else:
+            found = (found + size * direction.sign()).clamp(-largest, largest)
         if bounded:
             found = _within(observations, found)
     return found
@@ -355,9 +344,8 @@ class Attacker:
             self._patch.learn(loss, seen.image, epsilon)
             return self._patch.apply(seen.image) - seen.image
         if mode in ('pgd', 'pgd_l2'):
-            attack = pgd if mode == 'pgd' else pgd_l2
-            return attack(loss, seen.image, epsilon, unit, config.adversarial_steps, start,
-                          bounded=self._bounded)
+            return pgd(loss, seen.image, epsilon, unit, config.adversarial_steps, start,
+                       l2=mode == 'pgd_l2', bounded=self._bounded)
         return fgsm(loss, seen.image, epsilon, unit, start)
 
     def _result(
