@@ -15,11 +15,9 @@ import page_client
 import psutil
 import pytest
 import reach_checkpoint
-from geometry_msgs.msg import PointStamped
-from sensor_msgs.msg import JointState
+from arm_messages import joints_now, target_at
 from websockets.exceptions import ConnectionClosed
 
-from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
@@ -80,13 +78,11 @@ class Program(Person):
     def __init__(self, rig, name, *parameters):
         self.launched = rig.start(name, *parameters)
         self._states = qos.pub(rig.peer.node, 'arm/joint_states')
-        self._clock = rig.peer.node.get_clock()
+        self._node = rig.peer.node
         self._asked_at = 0.0
 
     def measure(self):
-        message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
-        message.header.stamp = self._clock.now().to_msg()
-        self._states.publish(message)
+        self._states.publish(joints_now(self._node))
 
     def is_due(self):
         if time.monotonic() <= self._asked_at + 1.0:
@@ -132,10 +128,7 @@ class Policy(Program):
             self._go(2.0)  # out of reach
 
     def _go(self, height):
-        message = PointStamped()
-        message.header.frame_id = 'base_link'
-        message.point.x, message.point.y, message.point.z = 0.15, 0.1, height
-        self._targets.publish(message)
+        self._targets.publish(target_at((0.15, 0.1, height)))
 
     def end(self):
         super().end()

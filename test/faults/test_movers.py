@@ -8,8 +8,7 @@ import time
 
 import pytest
 import reach_checkpoint
-from builtin_interfaces.msg import Time
-from geometry_msgs.msg import PointStamped
+from arm_messages import target_at, trajectory_after
 from std_msgs.msg import Empty
 
 from vdl_ros.common.stopped import EnvStopped
@@ -17,7 +16,6 @@ from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import release_request, stop_request
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.srv import SetJointPositions
 from vdl_ros.tools import replay_policy
 
@@ -166,17 +164,10 @@ class Rig:
         self._releases.publish(release_request('/person', 'test', self._states[-1]))
 
     def _go(self, after=0.0):
-        message = trajectory_message(['base'], [[1.5]], [6.0])
-        if after:
-            start = self.peer.node.get_clock().now().nanoseconds + int(after * 1e9)
-            message.header.stamp = Time(sec=start // 10**9, nanosec=start % 10**9)
-        self._goals.publish(message)
+        self._goals.publish(trajectory_after(after, self.peer.node, ['base'], [[1.5]], [6.0]))
 
     def _point(self):
-        message = PointStamped()
-        message.header.frame_id = 'base_link'
-        message.point.x, message.point.y, message.point.z = 0.15, 0.1, 0.2
-        self._targets.publish(message)
+        self._targets.publish(target_at((0.15, 0.1, 0.2)))
 
     def happen(self, event, victim):
         """Let an event begin and end."""

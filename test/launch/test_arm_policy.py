@@ -6,8 +6,7 @@ import time
 import numpy as np
 import pytest
 import reach_checkpoint
-from geometry_msgs.msg import PointStamped
-from sensor_msgs.msg import JointState
+from arm_messages import joints_now, target_at
 
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import load
@@ -28,7 +27,7 @@ class TwinOnUsb:
     """The twin that moves by the bytes which the fake device was sent, and that is measured."""
 
     def __init__(self, peer, bench):
-        self._clock, self._bench = peer.node.get_clock(), bench
+        self._node, self._bench = peer.node, bench
         self._simulation = ArmSimulation(seed=3)
         self._simulation.reset(dict(zip(JOINTS, START.tolist(), strict=True)))
         self._link = SimulatedLink(self._simulation, Signs())
@@ -44,9 +43,7 @@ class TwinOnUsb:
         if data:
             self._link.send(bytes.fromhex(data[-1]))
         self._simulation.step(elapsed)
-        message = JointState(name=list(JOINTS), position=self._simulation.joint_positions.tolist())
-        message.header.stamp = self._clock.now().to_msg()
-        self._states.publish(message)
+        self._states.publish(joints_now(self._node, self._simulation.joint_positions.tolist()))
 
     @property
     def away(self):
@@ -63,10 +60,7 @@ def asking(peer, status):
     def ask():
         if status and status[-1].state == 'idle' and time.monotonic() > asked[-1] + 1.0:
             asked.append(time.monotonic())
-            message = PointStamped()
-            message.header.frame_id = 'base_link'
-            message.point.x, message.point.y, message.point.z = TARGET.tolist()
-            targets.publish(message)
+            targets.publish(target_at(TARGET))
     return ask
 
 

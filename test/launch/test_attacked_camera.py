@@ -4,8 +4,8 @@ import signal
 
 import numpy as np
 import pytest
+from arm_messages import target_at
 from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import PointStamped
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.nodes import attacker
@@ -73,10 +73,7 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     def ask():
         if status and status[-1].state == 'idle':
             asked.append(PLACES[len(asked) % 2])
-            message = PointStamped()
-            message.header.frame_id = 'base_link'
-            message.point.x, message.point.y, message.point.z = asked[-1]
-            targets.publish(message)
+            targets.publish(target_at(asked[-1]))
 
     peer.until(lambda: sent and moves(sent[-1]), 'the arm moves', every=1.0, say=ask)
     node, = process.nodes('attacker')

@@ -6,18 +6,18 @@ from functools import partial
 
 import psutil
 import pytest
+from arm_messages import joints_now, trajectory_after
 from builtin_interfaces.msg import Time
 from rclpy.clock import ClockType
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes.arm_controller import RATE_HZ, ArmControllerNode
 from vdl_ros.ros import qos
-from vdl_ros.ros.messages.joint_messages import seconds, trajectory_message
+from vdl_ros.ros.messages.joint_messages import seconds
 
 
 class Controlled:
@@ -31,9 +31,7 @@ class Controlled:
         peer.until(lambda: self.status, 'its status')
 
     def measure(self):
-        message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
-        message.header.stamp = self.peer.node.get_clock().now().to_msg()
-        self._states.publish(message)
+        self._states.publish(joints_now(self.peer.node))
 
     def until(self, condition, what, say=lambda: None, every=0.02):
         """Wait while joint states arrive."""
@@ -41,10 +39,7 @@ class Controlled:
 
     def move(self, names=('base',), points=((1.0,),), times=(1.0,), after=0.0):
         """Send a trajectory that starts in ``after`` s."""
-        message = trajectory_message(names, points, times)
-        if after:
-            start = self.peer.node.get_clock().now().nanoseconds + int(after * 1e9)
-            message.header.stamp = Time(sec=start // 10**9, nanosec=start % 10**9)
+        message = trajectory_after(after, self.peer.node, names, points, times)
         self.trajectories.publish(message)
         return message
 

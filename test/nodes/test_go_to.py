@@ -5,7 +5,7 @@ import re
 from functools import partial
 
 import pytest
-from geometry_msgs.msg import PointStamped
+from arm_messages import target_at
 from std_msgs.msg import Empty
 
 from vdl_ros.arm.geometry import load
@@ -179,9 +179,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
     peer.until(lambda: status and status[-1].state == 'idle', 'no target')
 
     # Another target replaces its own, and is reached although the command ends.
-    other = PointStamped()
-    other.header.frame_id = 'base_link'
-    other.point.x, other.point.y, other.point.z = 0.12, 0.1, 0.2
+    other = target_at((0.12, 0.1, 0.2))
     targets, asked = peer.talk('arm/target'), peer.listen('arm/target')
     replaced = go_to.end(
         '-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: targets.publish(other),

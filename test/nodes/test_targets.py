@@ -5,13 +5,11 @@ import math
 import msgspec.structs
 import pytest
 import reach_checkpoint
+from arm_messages import joints_now, target_at
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import PointStamped
-from sensor_msgs.msg import JointState
 from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.consent import ROBOT_ENVIRONMENT
 from vdl_ros.msg import EmergencyStopState, MotorCommand
@@ -48,15 +46,10 @@ class Running:
         peer.until(lambda: self.status, 'its status')
 
     def ask(self, place=REACHABLE, frame='base_link'):
-        message = PointStamped()
-        message.header.frame_id = frame
-        message.point.x, message.point.y, message.point.z = map(float, place)
-        self.targets.publish(message)
+        self.targets.publish(target_at(place, frame))
 
     def measure(self):
-        message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
-        message.header.stamp = self.peer.node.get_clock().now().to_msg()
-        self._states.publish(message)
+        self._states.publish(joints_now(self.peer.node))
 
     @property
     def own(self):
