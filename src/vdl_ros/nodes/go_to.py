@@ -48,8 +48,8 @@ ANSWER_S, PATIENCE_S = 30.0, 2.0
 # A goal or target that nobody takes is sent again after this time, s: the receiver may have
 # discovered this node after it was sent.
 REPEAT_S = 2.0
-# Period of looks for a standstill, and longest wait for the end of a goal that is cancelled, s.
-LOOK_S, CANCEL_S = 0.1, 2.0
+# Longest wait for the end of a goal that is cancelled, s.
+CANCEL_S = 2.0
 # How long a policy may take to answer; motors may be off for so long, such as while joint states
 # are missing, before it is a failure, s.
 POLICY_S, PAUSED_S = 60.0, 5.0
@@ -59,6 +59,19 @@ Place = tuple[float, float, float]
 Joints = dict[str, float]
 _INTERRUPTED = 'interrupted: the arm was stopped'
 _REMEDIES = {'emergency stop': 'emergency stop: ros2 run vdl_ros stop release ends it'}
+
+
+class StartConsent(ArmConsent):
+    """The consent of a person who starts this program; ``lost`` says why it is lost, or ''."""
+
+    def __init__(self, node: BaseNode, sender: str = '') -> None:
+        self.lost = ''
+        super().__init__(node, self._on_withdrawn, yields_to_programs=False,
+                         waits_for_driver=True, sender=sender)
+        self.ask()
+
+    def _on_withdrawn(self, reason: str, _: bool) -> None:
+        self.lost = _REMEDIES.get(reason, reason)
 
 
 class GoToNode(BaseNode):
@@ -74,14 +87,9 @@ class GoToNode(BaseNode):
         # Number of measurements so far.
         self.measurements = 0
         self.status: JointTrajectoryStatus | None = None
-        # Why the arm is not moved any more.
-        self._withdrawn = ''
         self._has_run = False
-        self._consent = ArmConsent(
-            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True)
-        self._consent.ask()
+        self._consent = StartConsent(self)
         self._client = ActionClient(self, FollowJointTrajectory, ACTION)
-        self.every(LOOK_S, self._consent.update)
         self.sub('robot_description', self._on_description)
         self.sub('arm/joint_states', self._on_joint_states)
         self.sub('arm/trajectory_status', self._on_status)
@@ -114,9 +122,6 @@ class GoToNode(BaseNode):
         self.status = message
         self._has_run |= message.state == 'running'
 
-    def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._withdrawn = _REMEDIES.get(reason, reason)
-
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Move, and return the exit status; ``stop`` stops the arm."""
         log = self.get_logger()
@@ -142,7 +147,7 @@ class GoToNode(BaseNode):
         """Wait until all is known, and say what is missing; return whether it is."""
         log, said, end = self.get_logger(), '', math.inf
         while not spin_until(
-                lambda: self._withdrawn or not self.missing, executor, stop, PATIENCE_S):
+                lambda: self._consent.lost or not self.missing, executor, stop, PATIENCE_S):
             if stop.is_set():
                 return False
             missing, now = self.missing, time.monotonic()
@@ -152,9 +157,9 @@ class GoToNode(BaseNode):
             elif now > end:
                 log.error(f'no {missing} for {ANSWER_S:g} s: is arm.launch.py running?')
                 return False
-        if self._withdrawn:
-            log.error(self._withdrawn)
-        return not self._withdrawn
+        if self._consent.lost:
+            log.error(self._consent.lost)
+        return not self._consent.lost
 
     def _follow(self, goal: JointGoal, executor: Executor, stop: threading.Event) -> str:
         """Send the goal and wait for its end; return why it did not end well, or ''."""
@@ -162,11 +167,11 @@ class GoToNode(BaseNode):
             goal.names, [goal.positions], [goal.duration]))
         handle = self._send(request, executor, stop)
         if handle is None:
-            return self._withdrawn or (_INTERRUPTED if stop.is_set()
-                                       else 'arm_controller did not take the goal')
+            return self._consent.lost or (_INTERRUPTED if stop.is_set()
+                                          else 'arm_controller did not take the goal')
         call, is_over = handle.get_result_async(), False
         try:
-            spin_until(lambda: call.done() or self._withdrawn or self._is_lost, executor, stop)
+            spin_until(lambda: call.done() or self._consent.lost or self._is_lost, executor, stop)
             is_over = call.done()
         finally:
             if not is_over:
@@ -175,7 +180,7 @@ class GoToNode(BaseNode):
         if not is_over:
             if stop.is_set():
                 return _INTERRUPTED
-            return (f'aborted: {self._withdrawn}' if self._withdrawn
+            return (f'aborted: {self._consent.lost}' if self._consent.lost
                     else 'the trajectory was lost: arm_controller was started again')
         answer = call.result()
         if answer.status != GoalStatus.STATUS_SUCCEEDED:
@@ -197,18 +202,18 @@ class GoToNode(BaseNode):
             # A person may have stopped the arm while the goal was planned.
             call_back(executor, 0.0)
             self._consent.update()
-            if self._withdrawn or stop.is_set():
+            if self._consent.lost or stop.is_set():
                 break
             self._has_run = False
             calls.append(self._client.send_goal_async(request))
-            spin_until(lambda: self._withdrawn or any(call.done() for call in calls), executor,
+            spin_until(lambda: self._consent.lost or any(call.done() for call in calls), executor,
                        stop, REPEAT_S)
             taken = [call.result() for call in calls if call.done() and call.result().accepted]
             if taken:
                 return taken[0]
             if calls[-1].done():
                 # Refused while a client that was killed is still known.
-                spin_until(lambda: self._withdrawn, executor, stop, REPEAT_S)
+                spin_until(lambda: self._consent.lost, executor, stop, REPEAT_S)
         # One that is taken after all is cancelled.
         for call in calls:
             call.add_done_callback(
@@ -254,12 +259,7 @@ class PolicyGoToNode(BaseNode):
         self._targets = self.pub('arm/target')
         self._motors = MotorsPublisher(self, person=True)
         # Before the policy has the target; then the policy looks after itself.
-        self._withdrawn = ''
-        self._consent = ArmConsent(
-            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True,
-            sender=self._motors.sender)
-        self._consent.ask()
-        self.every(LOOK_S, self._consent.update)
+        self._consent = StartConsent(self, self._motors.sender)
         self.sub('arm/target_status', self._on_status)
 
     @property
@@ -267,9 +267,6 @@ class PolicyGoToNode(BaseNode):
         """Whether there is a policy, which can be stopped too."""
         return self._status is not None and all(
             each.get_subscription_count() for each in (self._targets, self._motors.publisher))
-
-    def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._withdrawn = _REMEDIES.get(reason, reason)
 
     def _send(self, place: Place) -> None:
         """Send a target; what was known of another one is forgotten."""
@@ -323,11 +320,11 @@ class PolicyGoToNode(BaseNode):
         while not stop.is_set():
             now = time.monotonic()
             self._consent.update()
-            if self._withdrawn == STOOD_STILL and due:
+            if self._consent.lost == STOOD_STILL and due:
                 # Of a target that it may have taken the policy sees by itself what else ends it.
-                return f'motors off: {self._withdrawn}'
-            if not is_taken and self._withdrawn:
-                raise TargetLostError(self._withdrawn)
+                return f'motors off: {self._consent.lost}'
+            if not is_taken and self._consent.lost:
+                raise TargetLostError(self._consent.lost)
             if not is_taken and now > due:
                 self._send(self._place)
                 due = now + REPEAT_S
