@@ -51,19 +51,14 @@ def arguments(words: Sequence[str] | None = None) -> tuple[argparse.Namespace, d
     parser.number('--num-envs', int, "environments of each process; 1 as VDL's", (1, 1), (1, 1024))
     parser.add_argument('--only', choices=('table', LINKS), default='table',
                         help='the table, or actors behind links (table)')
-    parser.number('--mbit', int, 'rates of the links, Mbit/s', ((100, 1000), (1000,)),
-                  (1, 100_000), nargs='+')
     parser.number('--seconds', float, 'of each measurement (1.5; quick: 0.5; links: 6, 1)',
                   (None, None), (0.2, 3600))
-    parser.number('--warm-up', float, 's before it (a third; links: half)', (None, None),
-                  (0, 3600))
     parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
     options = parser.complete(words)
     links, problems = options.only == LINKS, {}
     if options.seconds is None:
         options.seconds = ((6.0, 1.0) if links else (1.5, 0.5))[options.quick]
-    if options.warm_up is None:
-        options.warm_up = options.seconds / (2 if links else 3)
+    options.warm_up = options.seconds / (2 if links else 3)
     named = options.env is not None
     options.env = list(dict.fromkeys(options.env or ENVIRONMENTS[:1 if options.quick else None]))
     for name in () if links else options.env:

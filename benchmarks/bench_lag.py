@@ -109,18 +109,12 @@ def arguments() -> argparse.Namespace:
     parser.number('--steps', int, 'of each training; 0: by task', (0, 4000), (0, 10**12))
     parser.add_argument('--init', type=Path, metavar='CHECKPOINT',
                         help='the naive policy, which the others begin with')
-    parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
     parser.number('--episodes', int, 'for each figure', (200, 8), (1, 100_000))
     parser.add_argument('--runs', type=Path, default=Path('runs/lag'), metavar='FOLDER',
                         help='folder of the trainings (runs/lag)')
     parser.number('--seed', int, 'of the episodes', (1000, 1000), (0, 2**31 - 1))
     options = parser.complete()
     options.task = options.task or ('cartpole' if options.quick else 'reach')
-    known = [NAIVE, *(str(delay) for delay in options.delays if delay), AWARE]
-    options.trained = options.trained.split(',') if options.trained else known
-    for each in options.trained:
-        if each not in known:
-            raise ValueError(f'--trained: {each!r} is not allowed: some of {", ".join(known)}')
     return options
 
 
@@ -134,7 +128,8 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     name, task = options.task, TASKS[options.task]
     found: list[dict[str, Any]] = []
-    for seed, trained in itertools.product(options.seeds, options.trained):
+    names = [NAIVE, *(str(delay) for delay in options.delays if delay), AWARE]
+    for seed, trained in itertools.product(options.seeds, names):
         saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
         for delay in options.delays:
             torch.manual_seed(options.seed)

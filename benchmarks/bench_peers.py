@@ -29,6 +29,8 @@ GRAPH = 'graph'
 # With which the graph learns each task.
 _ALGORITHMS = {'CartPole-v1': 'impala', 'Acrobot-v1': 'ppo', 'LunarLander-v3': 'ppo'}
 _UNTIL = ('seconds_until_solved', 'steps_until_solved')
+# Longest training in a classic task, s.
+LIMIT = 600.0
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -41,8 +43,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
                         default=Path.home() / '.cache' / 'vdl_ros' / 'peers',
                         help='environments of the peers (~/.cache/vdl_ros/peers)')
     parser.number('--seconds', float, 'of each measurement in a game', (40.0, 15.0), (1, 3600))
-    parser.number('--limit', float, 's that a training in a classic task may take', (600.0, 600.0),
-                  (1, 86400))
     parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
     options = parser.complete(words)
     if not options.env.startswith('ALE/') and options.env not in TASKS:
@@ -106,7 +106,7 @@ def _solve(system: str, pythons: Mapping[str, Path], options: argparse.Namespace
            ) -> tuple[float | None, float | None]:
     from benchmarks.graph import progress_rows
 
-    env_id, goal = options.env, {'mean_return': TASKS[options.env], 'limit': options.limit}
+    env_id, goal = options.env, {'mean_return': TASKS[options.env], 'limit': LIMIT}
     if system != GRAPH:
         return until_return(command(PEERS[system], pythons[system], env_id, seed), rows, **goal)
     with tempfile.TemporaryDirectory() as folder:
@@ -165,9 +165,9 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         measured = measure(options)
-    length = 'limit' if options.env in TASKS else 'seconds'
+    length = {'limit': LIMIT} if options.env in TASKS else {'seconds': options.seconds}
     report.deliver('peers', {
         'cores': len(os.sched_getaffinity(0)), 'env': options.env, 'rounds': options.rounds,
-        length: getattr(options, length), **measured,
+        **length, **measured,
         'requirements': {name: PEERS[name].requirements for name in options.peers}},
         options, markdown)

@@ -22,8 +22,11 @@ from vdl_ros.common.metrics import ACTING, TRAINING
 TABLES = ('samplers', 'actors', 'learners')
 # Processes that find each other on one host (config/dds/fastdds.xml.in), less a reserve.
 MOST = 56
-# Samples of an iteration for each step of a trajectory: 20 trajectories of 40 environments.
-PER_T = 20 * 40
+# Samples of an iteration, without and with --quick, and for each step of a trajectory: 20
+# trajectories of 40 environments.
+SAMPLES, PER_T = (20_000, 1_600), 20 * 40
+# Of each learner in the table of learners.
+ACTORS_EACH = 2
 # Of the seeds, by number of processes. WALL-E, HalfCheetah-v2, read off its plots to 5 %: s of an
 # iteration of 20,000 samples; the machine is not stated. impala_horovod_gym, Pong, each learner
 # with a GPU and 45 actors of its own, an actor is one machine of 4 cores: agent steps/s of all.
@@ -75,12 +78,11 @@ SHAPES = {
 def plan(table: str, options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     from benchmarks.bench_train import arguments
     shape = SHAPES[table]
-    env_id = getattr(options, f'{table[:-1]}_env') or (
-        shape.computing if options.computing else shape.sleeping)
-    words = [*shape.words.split(), '--env', env_id, '--seconds', str(options.seconds),
-             '--num-actors', str(options.actors_each if table == 'learners' else 1)]
+    words = [*shape.words.split(), '--seconds', str(options.seconds),
+             '--env', shape.computing if options.computing else shape.sleeping,
+             '--num-actors', str(ACTORS_EACH if table == 'learners' else 1)]
     if table == 'samplers':
-        words += ['--unroll-length', str(options.samples // PER_T)]
+        words += ['--unroll-length', str(SAMPLES[options.quick] // PER_T)]
     _, made, settings = arguments(words)
     return made, settings
 
@@ -91,33 +93,23 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     A table that is left out has no numbers of processes.
     """
     parser = report.Parser('bench_scaling', __doc__, quick='in a minute or so, less exact')
-    for name, values in (('samplers', ('1,2,5,10,20', '1,2')), ('actors', ('1,2,4,8,16', '1,4')),
-                         ('learners', ('1,2,4', '1,2'))):
-        parser.numbers(f'--{name}', '', values, (1, MOST))
-        parser.add_argument(f'--{name[:-1]}-env', metavar='ID', help='any other environment')
-    parser.number('--actors-each', int, 'actors of each learner in the table of learners', (2, 2),
-                  (1, MOST))
+    # MOST actors and one learner are the largest number of processes.
+    for name, values, most in (
+            ('samplers', ('1,2,5,10,20', '1,2'), MOST), ('actors', ('1,2,4,8,16', '1,4'), MOST),
+            ('learners', ('1,2,4', '1,2'), (MOST + 1) // (1 + ACTORS_EACH))):
+        parser.numbers(f'--{name}', '', values, (1, most))
     parser.add_argument('--only', choices=TABLES, help='one of the three tables')
-    parser.number('--samples', int, 'of an iteration of the samplers', (20_000, 1_600),
-                  (PER_T, 10_000 * PER_T))
     parser.add_argument('--computing', action='store_true',
                         help='HalfCheetah-v5 and ALE/Pong-v5 instead of environments that sleep')
     parser.number('--seconds', float, 'of each measurement at least, and one update', (8.0, 1.5),
                   (0.5, 3600))
     parser.number('--rounds', int, 'measurements of each', (2, 1), (1, 1000))
     options = parser.complete(words)
-    # MOST actors and one learner are the largest number of processes.
-    most = (MOST + 1) // (1 + options.actors_each)
-    if max(options.learners) > most:
-        raise ValueError(f'--learners: {max(options.learners)} is not allowed: 1 to {most} with '
-                         f'--actors-each {options.actors_each}')
     for name in TABLES:
         counts = sorted(getattr(options, name))
         if name != 'actors' and counts[0] != 1:
             raise ValueError(f'--{name}: there is no 1, and speed-ups are over one')
         setattr(options, name, tuple(counts) if options.only in (None, name) else ())
-    if options.samples % PER_T:
-        raise ValueError(f'--samples: {options.samples} is not allowed: a multiple of {PER_T}')
     options.plans = {table: plan(table, options) for table in TABLES}
     return options
 
@@ -157,12 +149,13 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Return the figures of the cells that were run; a table that was left out has no keys."""
     settings = {name: values for name, (_, values) in options.plans.items()}
+    samples = SAMPLES[options.quick]
     return {
         **{f'{name[:-1]}_env': settings[name]['env_id'] for name in TABLES},
-        'samples': options.samples, 'seconds': options.seconds, 'rounds': options.rounds,
-        'actors_each': options.actors_each, 'settings': settings,
+        'samples': samples, 'seconds': options.seconds, 'rounds': options.rounds,
+        'actors_each': ACTORS_EACH, 'settings': settings,
         **{name: rows(name, {n: runs[name, n] for n in getattr(options, name)
-                             if (name, n) in runs}, options.samples)
+                             if (name, n) in runs}, samples)
            for name in TABLES if getattr(options, name)}}
 
 

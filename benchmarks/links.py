@@ -18,7 +18,8 @@ from benchmarks.graph import Plan, launch_command, run, run_serial
 from benchmarks.hosts import Hosts, two_hosts
 from vdl_ros.envs.dummy import NAMESPACE, parse
 
-SIZES = (2048, 16384, 131072, 524288)
+# Bytes of noise, and rates of the links, Mbit/s.
+SIZES, RATES = (2048, 16384, 131072, 524288), (100, 1000)
 # Noise of one environment after the other; games of sixteen at once, as the preset.
 GAME = {'env_id': 'ALE/Pong-v5', 'num_envs': '16', 'publish_every': '8', 'max_in_flight': '16'}
 COMPRESSIONS = ('none', 'zstd')
@@ -36,7 +37,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         one = run_serial(plan)['steps_per_s']
         report.log(f'{env_id}, one process: {one:,.0f} agent steps/s')
         links = []
-        for mbit in options.mbit:
+        for mbit in RATES[1:] if options.quick else RATES:
             for compression in COMPRESSIONS:
                 try:
                     with two_hosts(mbit) as hosts:

@@ -35,15 +35,14 @@ class Parser(OneLineParser):
         self.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
 
     def number(self, option: str, kind: type, text: str, usual: tuple[Any, Any],
-               limits: tuple[Any, Any], **more: Any) -> None:
-        """Add an option for a number, or for several.
+               limits: tuple[Any, Any]) -> None:
+        """Add an option for a number.
 
         Args:
             usual: values without and with ``--quick``, if it is not given.
             limits: lowest and highest number allowed.
-            more: ``nargs``, for numbers as words of their own.
         """
-        name = self.add_argument(option, type=kind, metavar='N', help=_help(text, usual), **more)
+        name = self.add_argument(option, type=kind, metavar='N', help=_help(text, usual))
         self._usual[name.dest], self._limits[name.dest] = usual, limits
 
     def numbers(self, option: str, text: str, usual: tuple[str, str], limits: tuple[int, int],
@@ -67,10 +66,9 @@ class Parser(OneLineParser):
                 value = quick if options.quick else usual
             if name in self._lists:
                 value = numbers(option, value, low, high)
+            elif value is not None and not low <= value <= high:
+                raise ValueError(f'{option}: {value} is not allowed: {low} to {high}')
             setattr(options, name, value)
-            for each in value if isinstance(value, list | tuple) else [value]:
-                if each is not None and not low <= each <= high:
-                    raise ValueError(f'{option}: {each} is not allowed: {low} to {high}')
         path = options.output
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise ValueError(f'--output: {path} is not allowed: ' + (
@@ -81,9 +79,8 @@ class Parser(OneLineParser):
 def _help(text: str, usual: tuple[Any, Any]) -> str:
     if usual[0] is None:
         return text
-    values, quick = (' '.join(map(str, each)) if isinstance(each, tuple) else f'{each}'
-                     for each in usual)
-    return f'{text} ({values}' + (f'; quick: {quick})' if quick != values else ')')
+    value, quick = usual
+    return f'{text} ({value}' + (f'; quick: {quick})' if quick != value else ')')
 
 
 def numbers(option: str, text: str, low: int, high: int) -> list[int]:

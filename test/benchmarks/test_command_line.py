@@ -12,19 +12,17 @@ from benchmarks import report
 
 BENCHMARKS = Path(report.__file__).parent
 NOWHERE = (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: ')
-UNKNOWN_ENV = "env_id: no environment 'CartPol-v1' on this host; "
 # Of each program a number out of range, and what it alone checks.
 BAD_INPUT = {
     'bench_actor_learner': [
-        NOWHERE, (['--env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--mbit', '100', '0'], '--mbit: 0 is not allowed: 1 to 100000')],
+        NOWHERE, (['--env', 'CartPol-v1'],
+                  "env_id: no environment 'CartPol-v1' on this host; ")],
     'bench_env': [
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.01 to 600'),
         (['--env', 'os:CartPole-v1'], "--env: no environment 'os:CartPole-v1'")],
     'bench_external': [([], '--python, --policy and --dataset: missing, or --record')],
     'bench_lag': [
-        (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
-        (['--trained', 'naive,50'], "--trained: '50' is not allowed: some of naive, 40")],
+        (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000")],
     'bench_peers': [(['--env', 'Hopper-v5'], "--env: 'Hopper-v5' is not allowed: an Atari")],
     'bench_policy': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
     'bench_reach': [
@@ -33,9 +31,7 @@ BAD_INPUT = {
         (['--demonstrations', 'data'], '--demonstrations: not allowed with --task reach: push')],
     'bench_scaling': [
         (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
-        (['--actors-each', '45'], '--learners: 4 is not allowed: 1 to 1 with --actors-each 45'),
-        (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800')],
+        (['--learners', '1,20'], "--learners: '1,20' is not allowed: numbers from 1 to 19")],
     'bench_teach': [(['--cases', 'help'], "--cases: 'help' is not allowed: of nothing,shown"),
                     (['--cases', 'shown', '--plot', 'a.png'], '--plot: a.png is not allowed: ')],
     'bench_third_party': [

@@ -51,8 +51,7 @@ def test_bench_train(run):
 
 
 def test_bench_actor_learner(run):
-    found = run('bench_actor_learner', *ONE_ROUND, '--inference', 'learner',
-                '--seconds', '0.3', '--warm-up', '0')
+    found = run('bench_actor_learner', *ONE_ROUND, '--inference', 'learner', '--seconds', '0.3')
     assert found['problems'] == {}
     cell = found['environments']['CartPole-v1']['cell']
     assert set(cell) == {'serial', 'learner'}
