@@ -1,19 +1,16 @@
 """The plot command: every image format, and one line for errors."""
 
-import re
 import shutil
 import subprocess
 import sys
 
-import matplotlib.image
-import numpy as np
 import pytest
+from plotted import BLUE, ink, words
 
-from vdl_ros import local_training
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.tools import plot
 
-BLUE, ORANGE = (0x1f, 0x6f, 0xeb), (0xe8, 0x75, 0x0a)
+ORANGE = (0xe8, 0x75, 0x0a)
 
 
 def write(path, slope=1.0, begin=1, **config):
@@ -41,17 +38,6 @@ def runs(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ink(path, color):
-    """Return how many points of the picture have this colour."""
-    picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
-    return int((picture == color).all(-1).sum())
-
-
-def words(path):
-    """Return the text of an SVG: matplotlib repeats it beside the letters' outlines."""
-    return re.findall(r'<!-- (.*) -->', path.read_text())
-
-
 def test_every_format_shows_the_curves(runs, capsys):
     assert plot.main(['a', 'b', '--compare', 'c']) == 0
     assert capsys.readouterr() == ('plot.png\n', '')
@@ -75,16 +61,6 @@ def test_every_format_shows_the_curves(runs, capsys):
     options = ['a', '--compare', 'd', '--label', 'ours', '--label', 'theirs', '--output', 'p.svg']
     assert plot.main([*options, '--title', 'Both']) == 0
     assert {'ours', 'theirs', 'Both (different environments)'} <= set(words(runs / 'p.svg'))
-
-
-def test_a_run_of_local_training_can_be_plotted(tmp_path):
-    assert local_training.main(
-        ['--env_id', 'vdl/Counter-v0', '--num_envs', '4', '--hidden_size', '8',
-         '--total_steps', '2000', '--run_dir', str(tmp_path / 'run')]) == 0
-    for y in ('return', 'losses/entropy', 'charts/episodic_length'):
-        output = tmp_path / 'plot.svg'
-        assert plot.main([str(tmp_path / 'run'), '--y', y, '--output', str(output)]) == 0, y
-        assert {'impala', 'vdl/Counter-v0'} <= set(words(output)), y
 
 
 def test_an_error_is_one_line_and_writes_nothing(runs, capsys):

@@ -134,6 +134,7 @@ def test_time_shares_and_extra_scalars_are_written(start):
     assert events.Scalars('time/callbacks/other')[-1].value == 1.0
     assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
     assert events.Scalars('charts/SPS')
+    assert events.Scalars('charts/episodic_length')[-1].value == 5.0
 
 
 def test_the_wait_for_the_first_trajectory_does_not_weigh_in_what_limits_the_run(

@@ -1,16 +1,12 @@
 """Plots of learning curves: any input can be drawn, and shows what was given."""
 
-import re
-
 import matplotlib
-import matplotlib.image
 import numpy as np
 import pytest
+from plotted import BLUE, ink, picture, words
 
 from vdl_ros.rl.plots.curve_plot import draw_curve, draw_curves
 from vdl_ros.rl.plots.curves import Series, make_curve
-
-BLUE = (0x1f, 0x6f, 0xeb)
 
 
 def row(steps, value, episodes=1):
@@ -28,19 +24,13 @@ def draw(path, curves, **options):
     return path
 
 
-def words(path):
-    """Return the text of an SVG: matplotlib repeats it beside the letters' outlines."""
-    return re.findall(r'<!-- (.*) -->', path.read_text())
-
-
 def test_the_curve_of_a_run_is_drawn(tmp_path):
     path, drawn = tmp_path / 'curve.png', []
     for rows in ([], [row(10, float('nan'), 0)], [row(10, 5.0)],
                  [row(10, float('nan'), 0)] + [row(100 * i, float(i % 7)) for i in range(1, 50)]):
         draw_curve(rows, path, title='vdl/Counter-v0')
-        picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
-        assert picture.shape[:2] == (480, 768)
-        drawn.append(int((picture == BLUE).all(-1).sum()))
+        assert picture(path).shape[:2] == (480, 768)
+        drawn.append(ink(path, BLUE))
     draw_curve([], tmp_path / 'empty.svg', title='vdl/Counter-v0')
     assert not [each for each in words(tmp_path / 'empty.svg') if each.endswith(' m')]
     assert drawn[:2] == [0, 0], 'no episode yet'
