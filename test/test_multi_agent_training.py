@@ -9,6 +9,7 @@ import duel_world
 import pytest
 
 from vdl_ros import multi_agent_training
+from vdl_ros.envs import factory
 from vdl_ros.multi_agent_training import train
 from vdl_ros.recipes.agents_file import AgentsFile, read_agents_file
 from vdl_ros.rl.acting.actor import SharedActors
@@ -53,12 +54,15 @@ def test_each_agent_learns_its_steps(tmp_path, agents, envs, bodies):
         assert summary['trajectories_lost'] == 0
 
 
-def test_a_session_is_deterministic_and_a_finished_one_can_get_longer(tmp_path):
-    agents = {'red': PPO, 'blue': A3C}
+def test_a_session_is_deterministic_and_a_finished_one_can_get_longer(tmp_path, monkeypatch):
+    agents, seeds, make = {'red': PPO, 'blue': A3C}, [], factory.make_shared
+    monkeypatch.setattr(factory, 'make_shared', lambda config, seed, shares: (
+        seeds.append(seed), make(config, seed, shares))[1])
     first, again, other = (session(tmp_path / name, agents, [DUEL], DUELLISTS, seed=seed)
                            for name, seed in (('a', 5), ('b', 5), ('c', 6)))
     longer = {name: {**each, 'total_steps': 250} for name, each in agents.items()}
     resumed = session(tmp_path / 'a', longer, [DUEL], DUELLISTS, seed=5)
+    assert seeds[0] == seeds[1] != seeds[3], 'other episodes than the first ones'
     for name in agents:
         assert pack(first[name][1]) == pack(again[name][1]) != pack(other[name][1])
         assert resumed[name][0]['agent_steps'] >= 250

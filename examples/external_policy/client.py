@@ -9,6 +9,7 @@ numbers. docs/external_policies.md has the messages.
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 import rclpy
@@ -21,6 +22,25 @@ from std_msgs.msg import String
 SILENT_S = 0.5
 
 
+class Images:
+    """The newest images by name, uint8 [H, W, 3], of topics that a policy needs."""
+
+    def __init__(self, needs, clock=time.monotonic):
+        self._needs, self._clock = needs, clock
+        self.newest, self._arrived = {}, {}
+
+    def add(self, name, message):
+        data = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
+        found = data[:, :3 * message.width].reshape(message.height, message.width, 3)
+        self.newest[name] = found[..., ::-1] if message.encoding == 'bgr8' else found
+        self._arrived[name] = self._clock()
+
+    @property
+    def are_new(self):
+        return all(name in self._arrived and self._clock() - self._arrived[name] < SILENT_S
+                   for name in self._needs)
+
+
 def serve(policy, needs=()):
     """Answer observations, of several that waited the newest, while the images are new.
 
@@ -29,31 +49,22 @@ def serve(policy, needs=()):
     rclpy.init()
     node = rclpy.create_node('external_policy')
     answers = node.create_publisher(String, 'play/action', 1)
-    images, arrived, subscribed, newest = {}, {}, {}, []
-
-    def on_image(name, message):
-        data = np.frombuffer(message.data, np.uint8).reshape(message.height, message.step)
-        found = data[:, :3 * message.width].reshape(message.height, message.width, 3)
-        images[name] = found[..., ::-1] if message.encoding == 'bgr8' else found
-        arrived[name] = time.monotonic()
+    images, subscribed, newest = Images(needs), {}, []
 
     def on_observation(message):
         told = json.loads(message.data)
         for name in set(needs) - set(subscribed):
             subscribed[name] = node.create_subscription(
-                Image, told['images'][name], lambda message, name=name: on_image(name, message),
-                qos_profile_sensor_data)
+                Image, told['images'][name], partial(images.add, name), qos_profile_sensor_data)
         newest[:] = [told]
 
     node.create_subscription(String, 'play/observation', on_observation, 1)
     try:
         while True:
             rclpy.spin_once(node, timeout_sec=0.1)
-            is_seen = len(images) == len(needs) and all(
-                time.monotonic() - each < SILENT_S for each in arrived.values())
-            if newest and is_seen:
+            if newest and images.are_new:
                 told = newest.pop()
-                actions, names = policy(told, images)
+                actions, names = policy(told, images.newest)
                 answers.publish(String(data=json.dumps(
                     {'id': told['id'], 'actions': np.asarray(actions).tolist(), 'names': names})))
     except (KeyboardInterrupt, ExternalShutdownException):

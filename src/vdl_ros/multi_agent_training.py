@@ -67,6 +67,7 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.reporting import NOT_SAVED, ended
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
@@ -81,12 +82,14 @@ from vdl_ros.rl.settings import (
 class _Agent:
     """A learner with its run and its actors; ``reason`` says why it is done, or is empty.
 
-    ``settings`` are of its learning and of its first environment, ``envs`` by their numbers.
+    ``settings`` are of its learning and of its first environment, ``envs`` by their numbers, and
+    ``acting_seed`` is of its actors.
     """
 
     def __init__(
         self, name: str, settings: Mapping[str, object], envs: Mapping[int, VectorEnvironment],
-        folder: Path, init: str, stop: threading.Event, cleanup: contextlib.ExitStack,
+        acting_seed: int, folder: Path, init: str, stop: threading.Event,
+        cleanup: contextlib.ExitStack,
     ) -> None:
         self.name, self.reason = name, ''
         env, config = select(EnvConfig, settings), select(TrainConfig, settings)
@@ -107,7 +110,7 @@ class _Agent:
         self._learner = Learner(
             config, *spaces, frames, timer, algorithm_config=algorithm, init=init)
         self.actors: dict[int, Actor] = {number: make_actor(
-            each, config, algorithm, frames, seed=config.seed, timer=timer, threads=1,
+            each, config, algorithm, frames, seed=acting_seed, timer=timer, threads=1,
             stream=zlib.crc32(f'{name} {number}'.encode()),
             exploration=exploration_schedule(algorithm, f'env_{number}', config.freeze))
             for number, each in envs.items()}
@@ -191,16 +194,20 @@ def train(
     seeds = [seed, *seeds_for(seed, len(names) - 1)]
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(lock_folder(run_dir))
+        # Not the first episodes of the session again.
+        steps = sum(int(load_checkpoint(each)['learner']['agent_steps']) for each in (
+            run_dir / name / 'checkpoint.pt' for name in names) if each.is_file())
+        acting_seeds = [(each + 1_000_003 * steps) % 2**31 for each in seeds]
         together = [(number, share, step) for number in range(len(file.envs))
-                    for share, step in _make_envs(file, number, seeds, cleanup)]
+                    for share, step in _make_envs(file, number, acting_seeds, cleanup)]
         agents = []
         for index, name in enumerate(names):
             own = {number: share[index] for number, share, _ in together if index in share}
             _, of_first = own[min(own)]
             agents.append(_Agent(
                 name, file.resolved(index) | of_first | {'seed': seeds[index]},
-                {number: env for number, (env, _) in own.items()}, run_dir / name,
-                str(file.agents[name].get('init', '')), stop, cleanup))
+                {number: env for number, (env, _) in own.items()}, acting_seeds[index],
+                run_dir / name, str(file.agents[name].get('init', '')), stop, cleanup))
         groups = [(number, [agents[each] for each in share], SharedActors(
             [agents[each].actors[number] for each in share], step))
             for number, share, step in together]

@@ -41,14 +41,16 @@ def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, ca
     assert attack_grid.main([*arguments, '--dry-run']) == 0
     assert capsys.readouterr().out.strip() == ''
     # More steps go on with the runs that are there.
-    longer = [*arguments, '--frozen-steps', '400', '--dry-run']
+    longer = [*arguments, '--frozen-steps', '400', '--set', 'env_modules:=mine', '--dry-run']
     assert attack_grid.main(longer) == 0
-    assert f'--resume {run} --total_steps 400' in capsys.readouterr().out
+    assert f'--resume {run} --total_steps 400 --env_modules mine' in capsys.readouterr().out
     # Defences have phases of their own.
     assert attack_grid.main([
         '--init', str(checkpoint), '--output', str(output), '--defences', '--phases',
         'learned-pgd-0.01', '--set', 'adversarial_steps:=3', '--dry-run']) == 0
-    assert '--freeze false --adversarial_mode pgd' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert '--freeze false --adversarial_mode pgd' in printed
+    assert '--eval_every 0 --eval_patience 0' in printed
 
 
 def test_bad_input_is_one_line_and_status_2(checkpoint, tmp_path, capsys):

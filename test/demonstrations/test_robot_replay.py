@@ -29,6 +29,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH, SO101_REACH
+from vdl_ros.export.lerobot_reader import read_lerobot
 from vdl_ros.rl.learning.demonstrations import Demonstrations
 from vdl_ros.robots.contract_files import known_contracts, read_contract
 from vdl_ros.robots.observer import Observer, frame
@@ -146,8 +147,12 @@ def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path,
 
 def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     output = tmp_path / 'data'
-    assert export_dataset(
-        [str(demos), '--output', str(output), '--no-images', '--robot', 'owi535']) == 0
+    words = [str(demos), '--no-images', '--robot', 'owi535', '--output']
+    assert export_dataset([*words, str(output)]) == 0
+    assert export_dataset([*words, str(tmp_path / 'cut'), '--episode-seconds', '5']) == 0
+    cut = read_lerobot(tmp_path / 'cut')
+    assert [bool(cut.success[cut.episodes == number].any()) for number in range(4)] == [
+        False, True, False, False], 'the first half does not come to the end'
     bags, data = (load_demonstrations(each, REACH, spaces, known_contracts())
                   for each in (demos, output))
     np.testing.assert_array_equal(bags.actions, data.actions)

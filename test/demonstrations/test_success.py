@@ -90,14 +90,14 @@ def test_the_end_of_a_success_shows_it_and_nobody_knows_of_what_is_just_before(d
 
 
 def test_pictures_whose_stamp_says_nothing_count_from_their_recording(tmp_path):
-    for number in range(4):
+    for number in range(5):
         bag = BagBuilder(tmp_path / f'episode_{number:04d}')
         for index in range(20):
             bag.image(0, scene(0.5, np.random.default_rng(number)),
                       late_ns=START_NS + index * 100 * MS)
         bag.write(EpisodeLabels('put', True, 'mine'))
     image = converted(CAMERA | {'stamped': False}, ImageTopic, 'image', ValueError)
-    assert [len(each.labels) for each in read_episodes(tmp_path, image, CONFIG, print)] == [15] * 4
+    assert [len(each.labels) for each in read_episodes(tmp_path, image, CONFIG, print)] == [15] * 5
 
 
 def test_whole_episodes_of_either_kind_are_held_out():

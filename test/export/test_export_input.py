@@ -172,8 +172,9 @@ def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
     class Loses(LeRobotWriter):
-        def write(self, task, rows):
-            super().write(task, (row for number, row in enumerate(rows) if number != 30))
+        def write(self, task, rows, **given):
+            super().write(
+                task, (row for number, row in enumerate(rows) if number != 30), **given)
 
     monkeypatch.setattr(bag_export, 'LeRobotWriter', Loses)
     refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65')

@@ -59,8 +59,7 @@ def test_imported_bags_are_exported_and_learned_as_the_data_set_was(data, tmp_pa
     for first, second in zip(tables(data), tables(again), strict=True):
         assert first.equals(second)
     assert (data / 'meta/info.json').read_text() == (again / 'meta/info.json').read_text()
-    # As record_episodes leaves them; whether an episode is a success, no data set says.
-    assert read_labels(bags / 'episode_0001') == EpisodeLabels('task 1', None, 'owi535')
+    assert read_labels(bags / 'episode_0001') == EpisodeLabels('task 1', True, 'owi535')
     messages = [each for number in range(2) for each in BagReader(bags / f'episode_000{number}')]
     images = [pixels_of(decode(each.data, each.type)) for each in messages
               if each.topic == '/camera/image_raw']

@@ -11,7 +11,6 @@ import reach_checkpoint
 from arm_messages import target_at, trajectory_after
 from std_msgs.msg import Empty
 
-from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import release_request, stop_request
@@ -41,6 +40,7 @@ import numpy as np
 from vdl_ros.common.command_line import stop_on_signals
 stop = stop_on_signals()
 import rclpy
+from vdl_ros.common.stopped import EnvStopped
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)

@@ -1,17 +1,13 @@
 """The node play: a policy moves a robot by its contract, while the node is active."""
 
-import json
-import os
 import sys
 import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 import reach_checkpoint
-from builtin_interfaces.msg import Time
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from std_msgs.msg import String
@@ -23,9 +19,7 @@ from vdl_ros.play.robot_policy import open_robot_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import task_of
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
-from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.robots.robot_env import register_robot
 
 EXAMPLES = Path(__file__).parents[2] / 'examples'
@@ -97,32 +91,6 @@ def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
     peer.until(lambda: 'play/action refused: action: id: 1 is not' in play.output, 'the refusal')
     assert not any(map(moves, motors[count:]))
     assert not client.output
-
-
-def test_a_program_of_its_own_does_not_answer_while_its_camera_is_silent(launch, peer, tmp_path):
-    script = tmp_path / 'policy.py'
-    script.write_text('import client\n'
-                      'client.serve(lambda told, images: ([[0.0] * 4], None), ["camera"])\n')
-    launch(sys.executable, str(script), env=os.environ | {'PYTHONPATH': os.pathsep.join(
-        [str(CLIENT.parent), os.environ['PYTHONPATH']])})
-    asks, answers = peer.talk('play/observation'), peer.listen('play/action')
-    sees = qos.pub(peer.node, 'camera/image_raw')
-
-    def ask(name, image=True):
-        asks.publish(String(data=json.dumps(
-            {'id': name, 'images': {'camera': '/camera/image_raw'}})))
-        if image:
-            sees.publish(to_image(np.zeros((4, 4, 3), np.uint8), Time()))
-
-    def answered(name):
-        return any(json.loads(each.data)['id'] == name for each in answers)
-
-    peer.until(lambda: answered('seen'), 'an answer', every=0.1, say=lambda: ask('seen'))
-    begin = time.monotonic()
-    peer.until(lambda: time.monotonic() > begin + 1.0, 'the silence', every=0.1,
-               say=lambda: ask('early' if time.monotonic() < begin + 0.6 else 'late', image=False))
-    peer.until(lambda: answered('again'), 'an answer', every=0.1, say=lambda: ask('again'))
-    assert not answered('late')
 
 
 def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, launch, peer):

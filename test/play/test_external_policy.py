@@ -2,15 +2,19 @@
 
 import json
 import math
+import runpy
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
 
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.play.external_policy import Answer, Chunks, Told, make_measured_task
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.robots.task import HISTORY, Measured
+from vdl_ros.ros.messages.images import to_image
 
 OWI535 = find_contract('owi535')
 JOINTS = ['base', 'shoulder', 'elbow', 'wrist', 'gripper']
@@ -40,6 +44,23 @@ def test_an_answer_has_the_parts_of_the_contract_by_name_in_any_order():
     assert actions.tolist() == [[0.1, 0.2, 0.3, 0.4], [1.0, 0, 0, 0]], 'within -1 to 1'
     assert Answer.read('{"id": "b", "actions": [[0.1, 0.2, 0.3, 0.4]]}', OWI535)[1].tolist() == [
         [0.1, 0.2, 0.3, 0.4]]
+
+
+def test_the_example_does_not_answer_while_an_image_is_silent():
+    client = runpy.run_path(str(
+        Path(__file__).resolve().parents[2] / 'examples/external_policy/client.py'))
+    now = [0.0]
+    images = client['Images'](['left', 'right'], lambda: now[0])
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    images.add('left', to_image(pixels, Time()))
+    assert not images.are_new, 'there is no other one'
+    images.add('right', to_image(pixels, Time(), encoding='bgr8'))
+    assert images.are_new
+    for name in ('left', 'right'):
+        np.testing.assert_array_equal(images.newest[name], pixels)
+    now[0] = 0.6
+    images.add('left', to_image(pixels, Time()))
+    assert not images.are_new
 
 
 @pytest.mark.parametrize(('text', 'reason'), [

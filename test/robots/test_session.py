@@ -938,7 +938,6 @@ def test_a_target_after_a_short_pause_is_taken_however_long_there_was_none(robot
     assert robot.session.aim(PLACE) == ''
 
 
-
 def test_a_confirmation_is_not_taken_while_nobody_acts(robot):
     robot = robot()
     robot.start()

@@ -8,6 +8,7 @@ import yaml
 from conftest import Run
 
 from vdl_ros.common.plain_yaml import dump_yaml
+from vdl_ros.experiments import modes
 from vdl_ros.tools import experiment
 
 AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000,
@@ -103,6 +104,10 @@ def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(specs
     # No session of so few steps reaches the standard return.
     assert row['steps'] == [None] * 2
     assert table[2].startswith('| CartPole-v1 | `a3c` |')
+    content['trained']['agent']['total_steps'] = 7000
+    specs.write_text(yaml.safe_dump({'trained': content['trained']}))
+    assert experiment.main(['some.yaml', '--mode', 'benchmark']) == 0
+    assert all(Run(folder / f'session-{n}').summary['agent_steps'] >= 7000 for n in range(2))
     content['trained']['agent']['hidden_size'] = 16
     specs.write_text(yaml.safe_dump({'trained': content['trained']}))
     assert experiment.main(['some.yaml', 'trained']) == 2
@@ -121,6 +126,12 @@ def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(specs, 
     # If all fail, nothing has come of it.
     assert experiment.main(['some.yaml', 'failing', '--mode', 'search', '--trials', '1',
                             '--env_modules', 'missing']) == 1
+
+
+def test_a_short_trial_is_long_enough_to_learn_from_a_replay():
+    for algorithm in ('dqn', 'sac'):
+        assert modes._short({'env_id': 'CartPole-v1', 'algorithm': algorithm,
+                             'replay_start': 9000})['total_steps'] == 18_000
 
 
 @pytest.mark.slow

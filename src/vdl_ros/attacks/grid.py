@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.files import EPISODE, EPISODES
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
 #: The policy that all others begin with.
@@ -111,6 +112,7 @@ def choose(phases: Mapping[str, Phase], names: Sequence[str]) -> list[Phase]:
 PGD = 'pgd'
 #: Size of the attacks, and of the noise of training, which is larger because it is weaker.
 _SIZE, _NOISE = 0.01, 0.1
+_MODULES = {field.name for field in dataclasses.fields(EnvModulesConfig)}
 #: Deviation of the smoothing, pixels.
 _SMOOTHING = 1.0
 _SMOOTHED, _CONTROL = 'smoothed', 'learned-none'
@@ -261,6 +263,7 @@ class Grid:
         settings = {
             'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
             'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': 'never',
+            'eval_every': '0', 'eval_patience': '0',
             'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
             'adversarial_epsilon': str(phase.epsilon), 'record_episodes': 'true', **self.settings}
         if phase.value_threshold is not None:
@@ -269,7 +272,8 @@ class Grid:
             settings['observation_smoothing'] = str(phase.smoothing)
         if phase.transfer:
             settings['adversarial_checkpoint'] = str(self.policies[seed - 1])
-        return TrainingProcess(self.folder(seed, phase.name), settings)
+        return TrainingProcess(self.folder(seed, phase.name), settings, {
+            name: value for name, value in self.settings.items() if name in _MODULES})
 
     def run(self, jobs: int, stop: threading.Event) -> Iterator[str]:
         """Run what is not complete, ``jobs`` phases at a time; yield a line for each that failed.

@@ -288,7 +288,7 @@ def load_demonstrations(
                              'videos in a LeRobot data set and not read: bags of record_episodes')
         episodes = _episodes_of(data, contract, source)
     else:
-        episodes, contract = _read_bags(folder, env_id, contracts)
+        episodes, contract = _read_bags(folder, env_id, contracts, outcomes)
     task = make_task(contract)
     observer = Observer(contract, task)
     wanted, shape = spaces[0].shape, observer.space.shape
@@ -408,7 +408,7 @@ def _episodes_of(
 
 
 def _read_bags(
-    folder: Path, env_id: str, contracts: Mapping[str, Path],
+    folder: Path, env_id: str, contracts: Mapping[str, Path], outcomes: bool,
 ) -> tuple[Iterator[RobotEpisode], Contract]:
     """Return the episodes of a folder that are not failures, and their contract."""
     if not folder.is_dir():
@@ -436,11 +436,11 @@ def _read_bags(
             f'{bags[0][0]} is of robot {quoted(robot)}, of which this host has '
             f'no contract: {", ".join(sorted(contracts))}')
     contract = read_contract(contracts[robot])
-    return (_read_bag(bag, contract, success) for bag, success in bags), contract
+    return (_read_bag(bag, contract, success, outcomes) for bag, success in bags), contract
 
 
-def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
-    inputs = _needed(contract, outcomes=True)
+def _read_bag(path: Path, contract: Contract, success: bool, outcomes: bool) -> RobotEpisode:
+    inputs = _needed(contract, outcomes)
     images = {each.topic.strip('/') for each in inputs.values() if isinstance(each, ImageTopic)}
     topics = of_contract(contract).without_images(but=images)
     episode, before, origin = RobotEpisode(str(path), is_success=success), math.nan, 0
@@ -468,18 +468,19 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
             for key, topic in inputs.items():
                 if topic.topic.strip('/') != entry.topic:
                     continue
-                readings = episode.readings.setdefault(key, [])
-                if readings and at < readings[-1].at:
+                known = episode.readings.get(key)
+                if known and at < known[-1].at:
                     continue
-                own_ns = entry.own_ns if topic.stamped else None
-                if own_ns is not None:
-                    stamps[1:] = [(own_ns, entry.logged_ns)]
-                stamp = at if own_ns is None else (own_ns - origin) / 1e9
+                if topic.stamped and entry.own_ns is not None:
+                    stamps[1:] = [(entry.own_ns, entry.logged_ns)]
+                stamp = (entry.stamp_ns - origin) / 1e9 if topics.by_stamp else at
                 try:
-                    readings.append(_reading(topic, at, stamp, entry.value))
-                    size += getattr(readings[-1].frame, 'nbytes', 0)
+                    found = _reading(topic, at, stamp, entry.value)
                 except ImageError as error:
                     bag.refused[f'{entry.topic}: {error}'] += 1
+                    continue
+                episode.readings.setdefault(key, []).append(found)
+                size += getattr(found.frame, 'nbytes', 0)
         elif isinstance(entry.value, tuple):
             episode.commands.append((at, entry.value))
     if contract.simulated_clock and not topics.by_stamp and stamps:
@@ -491,21 +492,23 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
 
 
 def _namespace(path: Path, contract: Contract) -> str:
-    """Return the namespace of the copy of a robot that a bag has commands of, '' of a single one.
+    """Return the namespace of the copy that was commanded, if a bag has several; else ''.
 
-    ValueError: it has those of several copies, or of none.
+    ValueError: several were, or none.
     """
     if contract.copies == 1:
         return ''
+    topics = {message.topic.strip('/') for message in BagReader(path)}
+    spaces = [contract.namespace.format(copy) for copy in range(contract.copies)]
+    present = [each for each in spaces if any(name.startswith(f'{each}/') for name in topics)]
     commands = contract.actions.echo or contract.actions.topic
-    spaces = {contract.full(commands, copy).strip('/'): contract.namespace.format(copy)
-              for copy in range(contract.copies)}
-    found = {spaces[message.topic.strip('/')] for message in BagReader(path)
-             if message.topic.strip('/') in spaces}
+    found = [each for each in present if f'{each}/{commands}' in topics]
+    if len(present) < 2:
+        return ''
     if len(found) != 1:
-        raise ValueError(f'{path}: has commands of {", ".join(sorted(found)) or "no robot"} '
-                         f'of {contract.copies}: demonstrate with one')
-    return found.pop()
+        raise ValueError(f'{path}: has commands of {", ".join(found) or "no robot"} '
+                         f'of {len(present)}: demonstrate with one')
+    return found[0]
 
 
 def _check_clock(path: Path, stamps: Sequence[tuple[int, int]]) -> None:

@@ -128,7 +128,7 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
     if config.env_id.startswith(ROBOT):
         # A thread that holds the last action would go on without an agent.
         for name in _LAG:
-            _refuse(config, name, 'a robot has its own clock and delays, and observes its commands')
+            _refuse(config, name, 'a robot has its own clock and delays, and observes its actions')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)

@@ -25,7 +25,7 @@ from vdl_ros.experiments.spec import Spec
 from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
-from vdl_ros.rl.settings import DqnConfig, TrainConfig
+from vdl_ros.rl.settings import ReplayConfig, TrainConfig, make_algorithm_config
 
 MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
 #: Steps of a session of ``dev``, if an update does not need more.
@@ -57,7 +57,8 @@ class Experiments:
         folder = self.output / spec.path.stem / spec.name / mode
         if is_benchmark:
             summary = read_summary(folder)
-            if summary.complete and sum(summary.trials.values()) >= spec.num_trials:
+            if (summary.complete and sum(summary.trials.values()) >= spec.num_trials
+                    and _has_copy(spec, folder)):
                 self.log(f'{spec.name}: has results in {folder}')
                 return True
         if mode == 'search' and spec.search is None:
@@ -194,13 +195,26 @@ def _best_run(at: Path) -> Path:
     return at
 
 
-def _copy(spec: Spec, folder: Path, mode: str) -> None:
-    """Write a copy of the spec; a ValueError if the folder has results of another one."""
-    path = folder / 'spec.yaml'
+def _content(spec: Spec) -> dict[str, Any]:
     content = {**spec.content, 'meta': {**spec.content.get('meta', {}),
                                         'sessions': spec.meta.sessions}}
     if spec.search is not None:
         content['meta']['trials'] = spec.num_trials
+    return content
+
+
+def _has_copy(spec: Spec, folder: Path) -> bool:
+    """Return whether the results of a folder are of a spec as it is, also as long."""
+    try:
+        known = read_yaml(folder / 'spec.yaml')[spec.name]
+        return _fixed(known, 'benchmark') == _fixed(_content(spec), 'benchmark')
+    except (OSError, YamlError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _copy(spec: Spec, folder: Path, mode: str) -> None:
+    """Write a copy of the spec; a ValueError if the folder has results of another one."""
+    path, content = folder / 'spec.yaml', _content(spec)
     if path.is_file():
         try:
             known = read_yaml(path)[spec.name]
@@ -240,7 +254,8 @@ def _shortened(spec: Spec) -> Spec:
 def _short(values: Mapping[str, object], num_envs: int = 0) -> dict[str, Scalar]:
     env, train = select(EnvConfig, values), select(TrainConfig, values)
     needed = 4 * (num_envs or env.num_envs) * train.unroll_length * train.batch_size
-    if train.algorithm == 'dqn':
-        needed = max(needed, 2 * select(DqnConfig, values).replay_start)
+    algorithm = make_algorithm_config(train, values)
+    if isinstance(algorithm, ReplayConfig):
+        needed = max(needed, 2 * algorithm.replay_start)
     steps = min(train.total_steps, max(_DEV_STEPS, needed))
     return {'total_steps': steps, 'stop_at_return': 1e9}

@@ -49,8 +49,11 @@ def export(
             return row
 
         for bag, scan, task, label in zip(bags, scans, tasks, labels, strict=True):
-            for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
-                writer.write(task, (reported(row) for _, row in episode), bool(label.success))
+            # Of a bag that a gap divides only the last episode comes to the end.
+            last = sum(each.begins for each in scan.placements if not each.dropped)
+            for number, rows in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                writer.write(task, (reported(row) for _, row in rows),
+                             success=bool(label.success) and number == last)
         rows, episodes = writer.close()
         if (rows, episodes) != (found.rows, found.episodes):
             raise ValueError(f'{path}: {rows} rows in {episodes} episodes were written instead '

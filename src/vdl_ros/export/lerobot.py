@@ -226,7 +226,7 @@ class LeRobotWriter:
         self._frames = self._count = 0
 
     def write(self, task: str, rows: Iterable[Row], success: bool = False) -> None:
-        """Write an episode, whose last row is that of the ``success``."""
+        """Write an episode; ``success`` is of its last row."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (

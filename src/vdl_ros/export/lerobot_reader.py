@@ -18,7 +18,7 @@ from vdl_ros.export.lerobot_check import TOLERANCE_S, load_pyarrow, place
 
 INFO = 'meta/info.json'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
-_REWARD, _DONE, _SUCCESS = 'next.reward', 'next.done', 'next.success'
+_REWARD, _DONE, SUCCESS = 'next.reward', 'next.done', 'next.success'
 
 
 class _Feature(msgspec.Struct):
@@ -69,9 +69,9 @@ def read_lerobot(folder: Path) -> LeRobotData:
     """Return the rows of the data set in a folder; ValueError: it has none."""
     info = read_json(folder / INFO, _Info)
     has_outcomes = {_REWARD, _DONE} <= info.features.keys()
-    has_success = _SUCCESS in info.features
+    has_success = SUCCESS in info.features
     columns = _columns(folder, (_STATE, _ACTION, *((_REWARD, _DONE) if has_outcomes else ()),
-                                *((_SUCCESS,) if has_success else ())))
+                                *((SUCCESS,) if has_success else ())))
     names = []
     for feature in (_STATE, _ACTION):
         given = info.features.get(feature, _Feature()).names
@@ -81,7 +81,7 @@ def read_lerobot(folder: Path) -> LeRobotData:
         None, None)
     return LeRobotData(
         info.robot_type or '', info.fps, names[0], names[1], columns[_STATE], columns[_ACTION],
-        columns[_EPISODE], rewards, done, columns[_SUCCESS][:, 0] > 0.5 if has_success else None,
+        columns[_EPISODE], rewards, done, columns[SUCCESS][:, 0] > 0.5 if has_success else None,
         {name: each.dtype for name, each in info.features.items()}, info.video_path or '')
 
 

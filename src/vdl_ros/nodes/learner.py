@@ -127,7 +127,8 @@ class LearnerNode(BaseNode):
     def share_settings(self, group: Group) -> None:
         """Take over the settings and the id of learner 0, and declare all parameters."""
         shared = {} if group.rank else (
-            as_dict(*self.configs()) | {'num_actors': self._run.num_actors})
+            as_dict(*self.configs()) | {
+                name: getattr(self._run, name) for name in ('num_actors', 'stall_timeout')})
         self._learner_id, shared = json.loads(
             group.broadcast(json.dumps([self._learner_id, shared]).encode()))
         reject_other_algorithm_settings(self.given, shared['algorithm'])

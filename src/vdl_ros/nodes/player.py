@@ -29,6 +29,7 @@ from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryP
 COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency_stop_state',
             'emergency_stop_release', 'viewer_alive', 'cmd_vel', 'teleop', 'joy', 'policy',
             'actions', 'commands', 'stop')
+_MOTIONS = {'motors', 'joint_trajectory', 'target', 'cmd_vel', 'teleop', 'joy', 'commands'}
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 # What is no pause, but a clock that was set, or that did not run yet.
@@ -67,7 +68,10 @@ class PlayerNode(BaseNode):
         played = {name.rsplit('/', 1)[-1] for name, each in self._publishers_by_topic.items()
                   if each is not None}
         self._commands = not played.isdisjoint(COMMANDS)
-        if self._commands and 'emergency_stop_state' not in played:
+        if not played.isdisjoint(_MOTIONS):
+            if 'emergency_stop_state' in played:
+                raise SettingError('play_topics: emergency_stop_state is not allowed with what '
+                                   "moves: the arm's own one ends the player")
             self.sub('arm/emergency_stop_state', self._on_stop_state)
 
     def _on_stop_state(self, state: EmergencyStopState) -> None:

@@ -277,8 +277,8 @@ def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
 
 
 _FIRST_S, _MAX_DELAY_S = 1.0, 32.0
-# Most restarts without a while of work between them.
-_MAX_ENDS = 8
+# Without a while of work between them.
+_MAX_RESTARTS = 8
 _WORK_S = 20.0  # work that makes up for one end, s
 
 
@@ -286,7 +286,7 @@ class RestartDelays:
     """The delays before the restarts of one process.
 
     A process that ends now and then is started again after 1 s. For one that ends again and again
-    soon after its start the delay doubles, up to 32 s, and after the ninth end it is not started again.
+    soon after its start the delay doubles, up to 32 s, and the ninth end is the last.
     """
 
     def __init__(self) -> None:
@@ -294,7 +294,7 @@ class RestartDelays:
 
     def next(self, lived_s: float) -> float | None:
         self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
-        if self._ends > _MAX_ENDS:
+        if self._ends > _MAX_RESTARTS:
             return None
         self.count = int(self._ends)
         return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _MAX_DELAY_S))
@@ -343,7 +343,7 @@ def restarted(
                 return [LogInfo(msg=reason)]
             waiting.append(event)
             return [LogInfo(msg=f'{event.process_name} is started again in {delay:g} s '
-                                f'({delays.count} of {_MAX_ENDS})'), TimerAction(
+                                f'({delays.count} of {_MAX_RESTARTS})'), TimerAction(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
                 cancel_on_shutdown=True)]
 

@@ -213,6 +213,7 @@ def test_inactive_driver_ignores_commands_and_deactivating_stops(make):
     assert arm.driver.deactivate() is True
     assert arm.bench.data[-1] == '000001'
     assert arm.driver.state == 'inactive'
+    assert arm.interrupted[1:] == ['the driver was deactivated']
 
 
 def test_close_stops_motors_releases_device_and_ends_guardian(make):
@@ -223,6 +224,7 @@ def test_close_stops_motors_releases_device_and_ends_guardian(make):
     assert arm.guard.calls[-1] == ('end', True)
     assert arm.backend.calls[-1] == 'close'
     assert (arm.driver.state, arm.driver.sent) == ('closed', None)
+    assert arm.interrupted == ['the driver was closed']
     count = len(arm.bench.data)
     assert arm.driver.close() is True
     arm.run(1.0, Motors(base=1))

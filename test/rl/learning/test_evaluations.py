@@ -84,6 +84,10 @@ def test_patience_ends_a_run_that_gets_no_better(train):
     assert summary['evaluation']['count'] == 4, 'the last policy was evaluated already'
 
 
+def test_patience_does_not_end_a_run_of_weights_that_stay_the_same(train):
+    assert train(FakeEvaluator(*[5.0] * 9), eval_patience=1, freeze=True)[0] == 'total_steps'
+
+
 @pytest.mark.parametrize(('present', 'step', 'problem'), [
     (True, 1.0, 'no result for 600 s'), (True, 300.0, 'no result for 600 s'),
     (False, 15.0, 'no evaluator for 30 s')])

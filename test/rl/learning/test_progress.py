@@ -111,6 +111,7 @@ def test_attacked_episodes_are_reported_also_by_other_learners():
     # Five steps, of which the second and fourth are perturbed.
     assert first.summary()['adversary'] == pytest.approx(
         {'l2': 0.25, 'injects': 2.0, 'inject_share': 0.4})
+    assert restored(first).adversary == first.adversary
 
 
 def test_rates_are_of_what_is_new():

@@ -212,18 +212,22 @@ class ArmDriver:
 
     def deactivate(self) -> bool:
         """Stop and ignore commands; return whether the device accepted the stop."""
-        was_active, self.active, self._was_away = self.active, False, True
-        self._desired = self._desired.stopped()
-        self._apply(self._clock(), always=True)
+        was_active, stopped = self.active, self._ignore()
         if was_active:
             self._on_interrupted('the driver was deactivated')
+        return stopped
+
+    def _ignore(self) -> bool:
+        self.active, self._was_away = False, True
+        self._desired = self._desired.stopped()
+        self._apply(self._clock(), always=True)
         return self._stopped
 
     def close(self) -> bool:
         """Stop and release the device; return whether it accepted the stop. May be repeated."""
         if not self._opened:
             return True
-        stopped = self.deactivate()
+        was_active, stopped = self.active, self._ignore()
         if self._link is not None:
             self._link.close()
         self._link, self._opened, self.sent, self.fault = None, False, None, ''
@@ -232,6 +236,8 @@ class ArmDriver:
             self._guard.end(stopped=stopped)
         except GuardianError as error:
             self._notice('error', f'motors may be on: {error}')
+        if was_active:
+            self._on_interrupted('the driver was closed')
         return stopped
 
     def command(self, motors: Motors, sender: str = '', age: float = 0.0) -> None:

@@ -69,6 +69,8 @@ class WriteErrors:
 
 # Actor processes whose episodes are counted at a time.
 _MAX_ACTORS = 1024
+# What is kept of the last episodes, and checkpoints of an earlier version do not have.
+_LATER = 'lengths', 'successes', 'adversary', 'takeovers'
 # Counts of FlowStats that continue when a run is resumed.
 _TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in', 'bytes_out',
            'rewards', 'late_actions')
@@ -134,8 +136,8 @@ class Progress:
         self._extend('lengths', [episode.length for episode in finished])
         self._extend('successes', counter.take_successes())
         self._extend('adversary', [
-            [episode.adversary_l2, episode.adversary_injects,
-             episode.adversary_injects / episode.length]
+            [float(episode.adversary_l2), int(episode.adversary_injects),
+             float(episode.adversary_injects / episode.length)]
             for episode in finished if episode.adversary_l2 is not None])
         self._extend('takeovers', [
             [episode.intervened / episode.length, episode.success]
@@ -262,7 +264,7 @@ class Progress:
     def state(self) -> dict[str, Any]:
         return {
             **{name: list(self._kept[name])
-               for name in ('returns', 'lengths', 'successes', 'takeovers')},
+               for name in ('returns', *_LATER)},
             'episodes': self.episodes,
             'wall_s': self.wall_s, 'learner_restarts': self.restarts, 'received': self.totals,
             'lag': list(self.lag),
@@ -271,8 +273,7 @@ class Progress:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state`; raise KeyError or TypeError if it is of another version."""
         self._kept['returns'].extend(state['returns'])
-        # Checkpoints of an earlier version have none.
-        for name in ('lengths', 'successes', 'takeovers'):
+        for name in _LATER:
             self._kept[name].extend(state.get(name, ()))
         self.episodes = state['episodes']
         self._wall_before = state['wall_s']

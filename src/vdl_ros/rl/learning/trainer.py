@@ -406,7 +406,7 @@ class Trainer:
                 and config.stop_at_return != NO_THRESHOLD \
                 and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
-        if self._evaluations is not None and self._evaluations.is_over:
+        if self._evaluations is not None and not config.freeze and self._evaluations.is_over:
             return 'eval_patience'
         return 'end_of_bag' if self.collector.is_exhausted else ''
 

@@ -16,7 +16,13 @@ from vdl_ros.common.files import new_folder
 from vdl_ros.common.memory import limited_memory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.export.lerobot_check import COUNTERS, check_dataset
-from vdl_ros.export.lerobot_reader import LeRobotData, read_episodes, read_lerobot, read_pictures
+from vdl_ros.export.lerobot_reader import (
+    SUCCESS,
+    LeRobotData,
+    read_episodes,
+    read_lerobot,
+    read_pictures,
+)
 from vdl_ros.export.messages import of_contract
 from vdl_ros.robots.contract import (
     COMPRESSED_IMAGE,
@@ -97,9 +103,12 @@ def import_data_set(
                     bags.write(handle, ns, serialize_message(message))
                 done += 1
                 progress(done, len(data.episodes))
-            bags.save(EpisodeLabels(episode.task, None, contract.name))
+            success = None if data.success is None else bool(data.success[
+                data.episodes == episode.number].any())
+            bags.save(EpisodeLabels(episode.task, success, contract.name))
     return len(episodes), done, [
-        name for name in data.features if name not in (_STATE, _ACTION, *COUNTERS, *images)]
+        name for name in data.features
+        if name not in (_STATE, _ACTION, SUCCESS, *COUNTERS, *images)]
 
 
 def _check_names(folder: Path, data: LeRobotData, contract: Contract) -> None:
