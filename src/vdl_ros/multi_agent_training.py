@@ -72,6 +72,7 @@ from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
     BcConfig,
+    SacConfig,
     TrainConfig,
     exploration_schedule,
     make_algorithm_config,
@@ -95,7 +96,8 @@ class _Agent:
         env, config = select(EnvConfig, settings), select(TrainConfig, settings)
         algorithm = make_algorithm_config(config, settings)
         verify(config, algorithm)
-        if isinstance(algorithm, BcConfig) or getattr(algorithm, 'demonstrations', ''):
+        if isinstance(algorithm, BcConfig) or (
+                isinstance(algorithm, SacConfig) and algorithm.demonstrations):
             raise SettingError(f'agent {name}: demonstrations are not allowed with several agents '
                                'in one process')
         first = next(iter(envs.values()))

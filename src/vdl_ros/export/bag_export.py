@@ -51,8 +51,8 @@ def export(
         for bag, scan, task, label in zip(bags, scans, tasks, labels, strict=True):
             # Of a bag that a gap divides only the last episode comes to the end.
             last = sum(each.begins for each in scan.placements if not each.dropped)
-            for number, rows in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
-                writer.write(task, (reported(row) for _, row in rows),
+            for number, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                writer.write(task, (reported(row) for _, row in episode),
                              success=bool(label.success) and number == last)
         rows, episodes = writer.close()
         if (rows, episodes) != (found.rows, found.episodes):
