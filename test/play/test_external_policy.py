@@ -56,8 +56,8 @@ def test_the_example_does_not_answer_while_an_image_is_silent():
     assert not images.are_new, 'there is no other one'
     images.add('right', to_image(pixels, Time(), encoding='bgr8'))
     assert images.are_new
-    for name in ('left', 'right'):
-        np.testing.assert_array_equal(images.newest[name], pixels)
+    np.testing.assert_array_equal(images.newest['left'], pixels)
+    np.testing.assert_array_equal(images.newest['right'], pixels[..., ::-1])
     now[0] = 0.6
     images.add('left', to_image(pixels, Time()))
     assert not images.are_new
