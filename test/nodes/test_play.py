@@ -56,7 +56,8 @@ def test_it_moves_a_robot_only_while_it_is_active(twin, node_here, peer):
     assert not motors
     for _ in range(2):
         count = len(motors)
-        assert request(Transition.TRANSITION_ACTIVATE)
+        # Refused while this process has just stood still.
+        peer.until(lambda: request(Transition.TRANSITION_ACTIVATE), 'the activation')
         peer.until(lambda count=count: any(map(moves, motors[count:])), 'motion')
         assert request(Transition.TRANSITION_DEACTIVATE)
         peer.until(lambda: not moves(motors[-1]), 'motors off')
