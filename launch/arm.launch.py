@@ -71,13 +71,17 @@ NODES = {
     'robot_state': (ProcessConfig,),
     'attacker': (AttackConfig, SurrogateConfig, PoseModelConfig, ImageTransportConfig,
                  ProcessConfig),
-    'pose_estimator': (PoseModelConfig, PoseConfig, ImageTransportConfig, ProcessConfig),
+    'pose_estimator': (PoseModelConfig, PoseConfig, GeometryConfig, ImageTransportConfig,
+                       ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
 # Under attack: the images that the pose estimator receives.
 ATTACKED = [('camera/image_raw', 'camera/image_attacked')]
+# What config/rviz/arm.rviz names from the root; in a namespace it is of that arm.
+RVIZ = ('robot_description', 'arm/trajectory_markers', 'arm/target', 'arm/emergency_stop_marker',
+        'camera/image_raw')
 # With a view a trajectory needs its stop button, s.
 VIEWER_TIMEOUT = 1.0
 ARGUMENTS = [
@@ -98,6 +102,9 @@ def start(context):
     if is_attacked and not estimated:
         raise SettingError(f'adversarial_mode: {given["adversarial_mode"]!r} is not allowed '
                            'without feedback:=camera or pose:=true: it attacks the pose network')
+    if given.get('publish_clock') and graph.arm == 'real':
+        raise SettingError('publish_clock: true is not allowed with arm:=real: nodes would wait '
+                           'for the time of a simulation')
     if graph.policy and graph.arm == 'none':
         raise SettingError(f'policy: {graph.policy!r} is not allowed with arm:=none')
     given['source'], notes = image_source(graph)
@@ -199,7 +206,8 @@ def rviz(context):
         raise SettingError('rviz: rviz2 is not installed: apt install ros-$ROS_DISTRO-rviz2, or '
                            'view:=true for the view in a browser') from None
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'config', 'rviz', 'arm.rviz'])
-    return launch_nodes.make_node(context, 'rviz2', package='rviz2', arguments=['-d', path])
+    return launch_nodes.make_node(
+        context, 'rviz2', package='rviz2', arguments=['-d', path], from_root=RVIZ)
 
 
 def generate_launch_description():

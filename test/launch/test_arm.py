@@ -1,5 +1,6 @@
 """`ros2 launch vdl_ros arm.launch.py`: the whole graph moves an arm, and stops it."""
 
+import importlib
 import itertools
 import math
 import runpy
@@ -39,6 +40,7 @@ LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'view_port': 
 # What each node says once it is at work.
 AT_WORK = {'arm_driver': '', 'robot_state': '', 'arm_controller': '', 'viewer': 'view: http',
            'recorder': 'recording to', 'camera': 'waiting for'}
+LAUNCH = Path(__file__).resolve().parents[2] / 'launch' / 'arm.launch.py'
 
 
 def nanoseconds(message):
@@ -188,21 +190,30 @@ def test_camera_feedback_under_attack_gives_the_controller_only_estimates(launch
     assert not process.family()
 
 
-def test_rviz_subscribes_to_existing_topics():
-    text = (Path(__file__).resolve().parents[2] / 'config' / 'rviz' / 'arm.rviz').read_text()
-    displays = yaml.safe_load(text)['Visualization Manager']['Displays']
-    found = [each[key] for each in displays for key in ('Topic', 'Description Topic')
-             if key in each]
-    assert len(found) == 6
-    for each in found:
+def test_every_setting_of_a_node_reaches_it():
+    for name, settings in runpy.run_path(str(LAUNCH))['NODES'].items():
+        node = importlib.import_module(f'vdl_ros.nodes.{name}').main.__self__
+        # The launch itself chooses the robot, and has the description.
+        if name not in ('play', 'robot_state'):
+            assert set(node.SETTINGS) <= set(settings), name
+
+
+def test_rviz_subscribes_to_existing_topics_of_the_namespace():
+    text = (LAUNCH.parents[1] / 'config' / 'rviz' / 'arm.rviz').read_text()
+    manager = yaml.safe_load(text)['Visualization Manager']
+    found = [each[key] for each in (*manager['Displays'], *manager['Tools'])
+             for key in ('Topic', 'Description Topic') if key in each]
+    assert len(found) == 7
+    assert {each['Value'] for each in found} \
+        == {f'/{name}' for name in runpy.run_path(str(LAUNCH))['RVIZ']}
+    for each in found[:-1]:
         profile = qos.TOPICS[each['Value'].lstrip('/')]
         latched = profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
         assert latched == (each['Durability Policy'] == 'Transient Local'), each['Value']
 
 
 def test_missing_rviz_is_refused_in_one_line(monkeypatch):
-    path = Path(__file__).resolve().parents[2] / 'launch' / 'arm.launch.py'
-    rviz = runpy.run_path(str(path))['rviz']
+    rviz = runpy.run_path(str(LAUNCH))['rviz']
 
     def missing(package):
         raise PackageNotFoundError(package)

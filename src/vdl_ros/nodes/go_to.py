@@ -210,7 +210,8 @@ class GoToNode(BaseNode):
                        stop, REPEAT_S)
             taken = [call.result() for call in calls if call.done() and call.result().accepted]
             if taken:
-                return taken[0]
+                # The newest: one that was accepted late is replaced by it.
+                return taken[-1]
             if calls[-1].done():
                 # Refused while a client that was killed is still known.
                 spin_until(lambda: self._consent.lost, executor, stop, REPEAT_S)

@@ -50,7 +50,7 @@ _STEPPERS = ('actor', 'evaluate', 'evaluator', 'play', 'policy_renderer')
 
 _RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # In a namespace an arm has frames and a simulated time of its own, as is usual for robots.
-_OWN = [(f'/{name}', name) for name in ('tf', 'tf_static', 'clock')]
+_OWN = ('tf', 'tf_static', 'clock')
 
 
 def described(
@@ -109,12 +109,17 @@ def node(
 
 def make_node(
     context: LaunchContext, executable: str, *, package: str = 'vdl_ros',
-    remappings: Sequence[tuple[str, str]] = (), arguments: Sequence[Any] = (), **options: Any,
+    remappings: Sequence[tuple[str, str]] = (), arguments: Sequence[Any] = (),
+    from_root: Sequence[str] = (), **options: Any,
 ) -> Node:
-    """Return a node of any package, with log level and frames as in this launch."""
+    """Return a node of any package, with log level and frames as in this launch.
+
+    ``from_root`` are names that it has with a slash before them, and that are of the namespace.
+    """
     level = context.launch_configurations.get('log_level', launch_arguments.LOG_LEVEL)
     words = [] if level == launch_arguments.LOG_LEVEL else ['--ros-args', '--log-level', level]
-    own = _OWN if launch_arguments.pushed_namespace(context) else []
+    own = [(f'/{name}', name) for name in (*_OWN, *from_root)] \
+        if launch_arguments.pushed_namespace(context) else []
     return Node(package=package, executable=executable, output='screen',
                 arguments=[*arguments, *words], remappings=[*remappings, *own], **options)
 
