@@ -23,7 +23,8 @@ class NodeHere:
 
     @staticmethod
     def _make(make, parameters):
-        words = [word for each in parameters for word in ('-p', each)]
+        words = [word for each in parameters
+                 for word in ('-r' if each.startswith('__') else '-p', each)]
         with patch.dict(Node.__init__.__kwdefaults__, cli_args=['--ros-args', *words]):
             return make()
 
@@ -59,7 +60,7 @@ class NodeHere:
 
 @pytest.fixture
 def node_here(ros_domain, printed):
-    """Return a function that starts a node in this process, with the parameters ``name:=value``.
+    """Return a function that starts a node in this process, by ``name:=value`` or ``__ns:=``.
 
     All nodes end with the test.
     """

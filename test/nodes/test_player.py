@@ -80,10 +80,11 @@ def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, p
     assert {each.clock.sec for each in clock} == {5}
 
 
-@pytest.mark.parametrize('reason', ['the process stood still', 'emergency stop'])
+@pytest.mark.parametrize(('reason', 'namespace'), [
+    ('the process stood still', '/'), ('emergency stop', '/'), ('emergency stop', '/elsewhere')])
 def test_a_player_that_stood_still_or_is_stopped_commands_nothing_any_more(
-        play, peer, bag, reason):
-    running = play(bag, 'play_topics:=/arm/motors', 'loop:=true')
+        play, peer, bag, reason, namespace):
+    running = play(bag, 'play_topics:=/arm/motors', 'loop:=true', f'__ns:={namespace}')
     if reason == 'emergency stop':
         peer.talk('arm/emergency_stop_state').publish(EmergencyStopState(engaged=True))
     else:

@@ -19,6 +19,7 @@ from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import EmergencyStopState
+from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import PlayConfig
@@ -30,6 +31,7 @@ COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency
             'emergency_stop_release', 'viewer_alive', 'cmd_vel', 'teleop', 'joy', 'policy',
             'actions', 'commands', 'stop')
 _MOTIONS = {'motors', 'joint_trajectory', 'target', 'cmd_vel', 'teleop', 'joy', 'commands'}
+_STOP_STATE = 'arm/emergency_stop_state'
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 # What is no pause, but a clock that was set, or that did not run yet.
@@ -68,11 +70,18 @@ class PlayerNode(BaseNode):
         played = {name.rsplit('/', 1)[-1] for name, each in self._publishers_by_topic.items()
                   if each is not None}
         self._commands = not played.isdisjoint(COMMANDS)
-        if not played.isdisjoint(_MOTIONS):
+        moving = [each.topic_name for name, each in self._publishers_by_topic.items()
+                  if each is not None and name.rsplit('/', 1)[-1] in _MOTIONS]
+        if moving:
             if 'emergency_stop_state' in played:
                 raise SettingError('play_topics: emergency_stop_state is not allowed with what '
                                    "moves: the arm's own one ends the player")
-            self.sub('arm/emergency_stop_state', self._on_stop_state)
+            # Of the arm in its namespace, and of each arm that the bag moves.
+            stops = {self.resolve_topic_name(_STOP_STATE), *(
+                f'{name[:name.index("/arm/")]}/{_STOP_STATE}' for name in moving
+                if '/arm/' in name)}
+            for name in stops:
+                qos.sub(self, _STOP_STATE, self._on_stop_state, name=name)
 
     def _on_stop_state(self, state: EmergencyStopState) -> None:
         # Its commands would go on as soon as the stop is released.
