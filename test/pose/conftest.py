@@ -26,9 +26,10 @@ class Data:
         self._folder = folder
         self.labels, self.picture = labels, picture
 
-    def write(self, name, frames, *, size=(128, 128), seed=7):
+    def write(self, name, frames, *, size=(128, 128), seed=7, **arm):
         """Write a data set, or append to it, and return its folder."""
-        writer = FrameWriter(self._folder / name, size, ['camera_roll', 'lamp'], {'seed': seed})
+        writer = FrameWriter(
+            self._folder / name, size, ['camera_roll', 'lamp'], {'seed': seed, **arm})
         for index in range(writer.frames, frames):
             camera, joints = labels(index)
             writer.write(picture(index, size), joints, camera, 160.0 / 128,

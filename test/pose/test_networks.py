@@ -7,7 +7,7 @@ import pytest
 import torch
 from projection import project
 
-from vdl_ros.arm.geometry import load
+from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.scene import build_scene
@@ -97,27 +97,32 @@ def test_map_targets_are_the_cells_around_a_point_inside_the_picture():
     assert of(maps.transpose(2, 3)) > 5.0
 
 
-def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(data_sets):
-    scene = build_scene()
-    data = PoseDataset([data_sets.write('some', 6)])
+def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(data_sets, tmp_path):
+    # Of two arms.
+    longer = 'forearm_length=0.2 hand_length=0.13'
+    data = PoseDataset([data_sets.write('some', 6),
+                        data_sets.write('longer', 6, xacro_args=longer)])
     data.focal[:] = 0.5 / math.tan(0.375)
-    found = project_points(data, load())
-    kinematics = Kinematics(scene.geometry)
-    for index in range(6):
+    found = project_points(data)
+    scenes = [build_scene(), build_scene(GeometryConfig(xacro_args=longer).load())]
+    for index in range(12):
+        scene = scenes[index // 6]
+        kinematics = Kinematics(scene.geometry)
         camera = [float(each) for each in data.targets[index, :3]]
         render.place_camera(scene.model, *camera, data.roll[index])
         poses = kinematics.poses(data.joints[index])
         points = np.array([(poses[frame] @ [*place, 1.0])[:3] for frame, place in POINTS])
         seen = project(scene, points, 128, 128)
         np.testing.assert_allclose((found[index, :, :2] + 1.0) * 64 - 0.5, seen, atol=1e-2)
+    data = PoseDataset([tmp_path / 'some'])
     data.roll[:] = 0.0
-    points = torch.from_numpy(project_points(data, load()))
+    points = torch.from_numpy(project_points(data))
     chosen = torch.tensor([True, False, True, True, False, True])
     pictures, data.targets, moved = flip(data.pictures(range(6)), data.targets, points, chosen)
     assert torch.equal(pictures[0], data.pictures([0])[0].flip(1))
     assert torch.equal(pictures[1], data.pictures([1])[0])
     data.joints[chosen.numpy(), 0] *= -1.0
-    torch.testing.assert_close(moved, torch.from_numpy(project_points(data, load())),
+    torch.testing.assert_close(moved, torch.from_numpy(project_points(data)),
                                atol=1e-4, rtol=0)
 
 

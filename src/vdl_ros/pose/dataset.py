@@ -1,12 +1,14 @@
 """Frames to train and evaluate pose networks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vdl_ros.arm.geometry import ArmGeometry, GeometryConfig, GeometryError
 from vdl_ros.pose.frames import INFO, Frames, is_data_set
 
 #: Height and width of the pictures, pixels.
@@ -25,14 +27,15 @@ class PoseDataset:
         joints: all five joints, float64 [frames, 5], rad.
         focal: focal length in heights of the image, float64 [frames].
         roll: of the camera, float64 [frames], rad.
+        arms: the frames of each data set, and the arm that it shows.
 
     Raises:
-        ValueError: no frame, or a damaged data set.
+        ValueError: no frame, a damaged data set, or one of an arm whose description is not here.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         folders = [folder for path in paths for folder in _data_sets(path)]
-        sets = []
+        sets, arms = [], []
         for folder in folders:
             found = Frames(folder)
             height, width = found.images.shape[1:3]
@@ -42,8 +45,11 @@ class PoseDataset:
             if not len(found):
                 raise ValueError(f'{folder}: no frame is there')
             sets.append(found)
+            arms.append(_arm(folder, found.origin))
         self._images = [each.images for each in sets]
         self._ends = np.cumsum([len(each) for each in sets])
+        self.arms = [(slice(end - len(each), end), arm)
+                     for end, each, arm in zip(self._ends, sets, arms, strict=True)]
         camera = np.concatenate([each.camera for each in sets])
         self.joints = np.concatenate([each.joints for each in sets])
         self.targets = torch.from_numpy(
@@ -69,6 +75,14 @@ class PoseDataset:
 
     def report(self) -> str:
         return f'{len(self):,} frames of {len(self._images)} data set(s)'
+
+
+def _arm(folder: Path, origin: Mapping[str, Any]) -> ArmGeometry:
+    try:
+        return GeometryConfig(
+            str(origin.get('urdf', '')), str(origin.get('xacro_args', ''))).load()
+    except (OSError, GeometryError) as error:
+        raise ValueError(f'{folder}: its arm: {error}') from None
 
 
 def _data_sets(path: Path) -> list[Path]:

@@ -78,6 +78,7 @@ class Frames:
         focal: focal length in heights of the image, float64 [frames].
         look: what was randomised, float64 [frames, names], NaN where it was not.
         names: of the columns of ``look``.
+        origin: the settings of the capture.
 
     Raises:
         ValueError: a file is missing, damaged, or of another version.
@@ -91,7 +92,7 @@ class Frames:
 
     def __init__(self, folder: Path) -> None:
         info = read_info(folder)
-        self.names = info.look
+        self.names, self.origin = info.look, info.origin
         arrays = {name: _array(folder / f'{name}.npy', *each) for name, each in _layout(
             info.height, info.width, len(self.names)).items()}
         self._count = min(map(len, arrays.values()))

@@ -67,19 +67,16 @@ MIRRORED = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 10, 11)
 _DEPTH = 0.25  # m; brings depths to the scale of the other numbers
 
 
-def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float32]:
+def project_points(data: PoseDataset) -> NDArray[np.float32]:
     """Return the positions of the points in every frame, float32 [frames, points, 3].
 
     Column and row are in half heights of the picture from its middle, right and down; the third
     is the depth beyond ``camera_target``, in quarters of a metre.
     """
-    kinematics = Kinematics(geometry)
-    poses = kinematics.poses(data.joints)
-    in_base = np.stack([
-        (poses[frame] @ [*place, 1.0])[..., :3] for frame, place in POINTS], axis=1)
-    target = kinematics.pose(np.zeros(5), 'camera_target')[:3, 3]
+    about_target = np.concatenate([
+        _points(geometry, data.joints[frames]) for frames, geometry in data.arms])
     distance, elevation, azimuth = data.targets[:, :3].double().numpy().T
-    seen = _in_camera(in_base - target, elevation, azimuth)
+    seen = _in_camera(about_target, elevation, azimuth)
     seen[..., 2] += distance[:, None]
     scale = 2.0 * data.focal[:, None] / np.maximum(seen[..., 2], 0.05)
     roll = data.roll[:, None]
@@ -89,6 +86,15 @@ def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float
         across * np.cos(roll) + down * np.sin(roll),
         down * np.cos(roll) - across * np.sin(roll),
         (seen[..., 2] - distance[:, None]) / _DEPTH], axis=-1).astype(np.float32)
+
+
+def _points(geometry: ArmGeometry, joints: Array) -> Array:
+    """Return the points about ``camera_target``, float64 [frames, points, 3], m."""
+    kinematics = Kinematics(geometry)
+    poses = kinematics.poses(joints)
+    in_base = np.stack([
+        (poses[frame] @ [*place, 1.0])[..., :3] for frame, place in POINTS], axis=1)
+    return in_base - kinematics.pose(np.zeros(5), 'camera_target')[:3, 3]
 
 
 def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:

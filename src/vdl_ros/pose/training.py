@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vdl_ros.arm.geometry import load
 from vdl_ros.common.event_file import EventFile
 from vdl_ros.common.files import ProgressTable, atomic_file, is_unused, lock_folder, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
@@ -293,7 +292,7 @@ class Trainer:
         elif not is_unused(folder):
             raise ValueError(f'--output: {folder} is not empty; name another folder, or --resume')
         self._lock = lock_folder(folder)
-        self._points = torch.from_numpy(project_points(data, load()))
+        self._points = torch.from_numpy(project_points(data))
         write_text(folder / 'config.json', json.dumps(
             {**dataclasses.asdict(config), 'frames': len(data), 'bfloat16': self._bfloat16},
             indent=2) + '\n')
