@@ -18,7 +18,7 @@ from vdl_ros.arm import geometry
 from vdl_ros.camera import image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.camera.image_sources import RateLimiter, Reader, SourceError, TimedImage, open_source
-from vdl_ros.common import images
+from vdl_ros.common import images, video_file
 from vdl_ros.common.settings import SettingError, build
 
 
@@ -142,7 +142,7 @@ def test_what_holds_no_images_is_refused_in_one_line(tmp_path):
 def test_an_image_larger_than_the_memory_is_not_decoded(tmp_path, monkeypatch, notices):
     for name, size in (('a.png', 300), ('b.png', 100)):
         Image.fromarray(np.full((size, size, 3), size % 256, np.uint8)).save(tmp_path / name)
-    monkeypatch.setattr(image_sources, 'memory_limit', lambda: 16 * 200 * 200)
+    monkeypatch.setattr(video_file, 'memory_limit', lambda: 16 * 200 * 200)
     assert greys(open_source(str(tmp_path), notice=notices.append)) == [100]
     assert f'left out: {tmp_path / "a.png"}: ' in notices[0]
 

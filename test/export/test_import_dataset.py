@@ -159,3 +159,18 @@ def test_what_cannot_be_imported_is_named_in_one_line(
     print(error)
     assert reason in error
     assert not (tmp_path / 'bags').exists()
+
+
+def test_no_file_but_the_videos_of_the_set_is_opened(data, tmp_path, capsys):
+    other = shutil.copy(data / VIDEO, tmp_path / 'file-000.mp4')
+    folder = shutil.copytree(data, tmp_path / 'data')
+    (folder / VIDEO).write_text(f'ffconcat version 1.0\nfile {other.name}\n')
+    with pytest.raises(ValueError, match='no video and no image: of none of the formats'):
+        list(read_pictures(folder / VIDEO, 0.0, 1, 10.0))
+    for place in ('..', str(tmp_path)):
+        info = json.loads((data / 'meta/info.json').read_text())
+        info['video_path'] = place + '/{video_key}/{chunk_index}/file-{file_index:03d}.mp4'
+        (folder / 'meta/info.json').write_text(json.dumps(info))
+        assert import_dataset(
+            [str(folder), '--robot', 'owi535', '--output', str(tmp_path / 'bags')]) == 2
+        assert 'is not in this folder' in capsys.readouterr().err

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import av
 import numpy as np
@@ -17,28 +17,17 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from vdl_ros.common.images import check_size
-from vdl_ros.common.memory import memory_limit
+from vdl_ros.common.video_file import SourceError, opened, reason_of
 
 Pixels = NDArray[np.uint8]
 #: Width and height, pixels; None: unchanged.
 Size = tuple[int, int] | None
 Notice = Callable[[str], None]
 
-# What FFmpeg may take a file for: images, and videos that name no other file or address.
-_FORMATS = ('apng,bmp_pipe,gif,jpeg_pipe,pgm_pipe,png_pipe,ppm_pipe,tiff_pipe,webp_pipe,'
-            'asf,avi,flv,h264,hevc,ivf,m4v,matroska,mjpeg,mov,mp4,mpeg,mpegts,mpegvideo,mxf,nut,'
-            'obu,ogg,webm,yuv4mpegpipe')
 _WITH_EXIF = ('JPEG', 'PNG', 'TIFF', 'WEBP')
-# Bytes that a pixel takes while an image is decoded and converted.
-_PIXEL = 16
-_MAX_PIXELS = (1 << 31) - 1  # of FFmpeg
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
 # A stamp of the kernel is used if the image is no older than this, s.
 _MAX_AGE_S = 1.0
-
-
-class SourceError(ValueError):
-    """A file or folder without images; retrying is of no use."""
 
 
 class TimedImage(NamedTuple):
@@ -152,40 +141,6 @@ def _is_mirrored(path: Path) -> bool:
     return False
 
 
-class _Nameless:
-    """A file without a name, which FFmpeg would take for a pattern or URL."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[InputContainer]:
-    """Open an image or video file, by its content; SourceError: it has neither."""
-    options = {'max_pixels': str(min(memory_limit() // _PIXEL, _MAX_PIXELS))}
-    with path.open('rb') as file:
-        try:
-            # Metadata may be in any encoding and is not used.
-            container = av.open(_Nameless(file), 'r', metadata_errors='ignore',
-                                options=options | {'format_whitelist': _FORMATS})
-        except av.FFmpegError as error:
-            # FFmpeg says of a format that is not allowed: invalid argument.
-            reason = f'of none of the formats {_FORMATS}' if isinstance(
-                error, av.ArgumentError) else _reason(error)
-            raise SourceError(f'{path}: no video and no image: {reason}') from error
-        with container:
-            if not container.streams.video or not container.streams.video[0].codec_context:
-                raise SourceError(f'{path}: no video and no image')
-            container.streams.video[0].codec_context.options = options
-            yield container
-
-
-def _reason(error: BaseException) -> str:
-    """Return an error's reason in one line, without the number and name that FFmpeg adds."""
-    text = getattr(error, 'strerror', None) or str(error) or 'no image in it'
-    return ' '.join(str(text).split())
-
-
 def _decoded(
     container: InputContainer, size: Size, source: ImageSource, mirrored: bool = False,
 ) -> Iterator[tuple[Pixels, float | None]]:
@@ -225,7 +180,7 @@ def _read_device(
 def _read_video(path: Path, size: Size, source: ImageSource) -> Generator[TimedImage, None, None]:
     """Yield the images of a video file, or a single image."""
     before, count, last = source.damaged, 0, 0.0
-    with _opened(path) as container:
+    with opened(path) as container:
         try:
             for pixels, moment in _decoded(container, size, source, _is_mirrored(path)):
                 count, last = count + 1, last if moment is None else moment
@@ -262,12 +217,12 @@ def _read_folder(
     scaler, count = _Scaler(size), 0
     for path in files:
         try:
-            with _opened(path) as container:
+            with opened(path) as container:
                 pixels = scaler.pixels(next(container.decode(video=0)), _is_mirrored(path))
         except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
             source.damaged += 1
             named = isinstance(error, SourceError)
-            source.report(path, f'left out: {error if named else f"{path}: {_reason(error)}"}')
+            source.report(path, f'left out: {error if named else f"{path}: {reason_of(error)}"}')
             continue
         count += 1
         yield TimedImage(pixels, time.monotonic())

@@ -117,6 +117,11 @@ class _Checker:
             if not isinstance(text, str) or any(
                     part not in text for part in ('{chunk_index', '{file_index', *parts)):
                 yield f'{path}: {name}: {quoted(text)} does not name chunk_index and file_index'
+                continue
+            for key in self._videos or ['']:
+                place_of = Path(place(text, 0, 0, key))
+                if place_of.is_absolute() or '..' in place_of.parts:
+                    yield f'{path}: {name}: {quoted(str(place_of))} is not in this folder'
 
     @property
     def _videos(self) -> list[str]:
@@ -260,10 +265,10 @@ class _Checker:
                     round(max(end for _, end, _ in parts) * fps)))
 
     def _of_video(self, path: Path, shape: list[int], pictures: int) -> Iterator[str]:
-        import av
+        from vdl_ros.common.video_file import opened
 
         try:
-            with av.open(str(path)) as container:
+            with opened(path) as container:
                 stream = container.streams.video[0]
                 size = [stream.height, stream.width]
                 # Without decoding: the times of the packets.

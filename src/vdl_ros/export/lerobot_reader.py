@@ -168,9 +168,12 @@ def read_pictures(
     """
     import av
 
+    from vdl_ros.common.video_file import opened
+
     number, reason = 0, 'there is none at its time'
     try:
-        with av.open(str(path)) as container:
+        with opened(path) as found:
+            container: Any = found
             stream = container.streams.video[0]
             check_size(stream.width, stream.height)
             # To the last key frame before it.
@@ -185,6 +188,6 @@ def read_pictures(
                     if number == count:
                         return
     except (av.FFmpegError, OSError, IndexError, TypeError, ValueError) as error:
-        reason = ' '.join(str(error).split())[:200]
+        reason = ' '.join(str(error).removeprefix(f'{path}: ').split())[:200]
     raise ValueError(f'{path}: picture {number} of {count} from {begin:.3f} s on cannot be '
                      f'decoded: {quoted(reason)}')
