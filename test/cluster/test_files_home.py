@@ -59,6 +59,23 @@ def test_the_logs_of_tasks_and_the_files_of_the_run_come_home(tmp_path, monkeypa
         'events.out.tfevents.1.host-b.2': ''}
 
 
+def test_a_machine_that_did_not_start_the_cluster_gets_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    monkeypatch.setenv('ROS_HOME', str(tmp_path))
+    run = tmp_path / 'runs/lab-1'
+    run.mkdir(parents=True)
+    (run / 'checkpoint.pt').write_text('weights')
+    assert host_agent.start('lab', [{
+        'name': 'learner_0', 'command': ['true', 'run_dir:=runs/lab-1'], 'environment': {},
+        'cwd': ''}]) == {}
+    host_agent.stop('lab', ['learner_0'], 9.0)
+    sent = io.BytesIO()
+    monkeypatch.setattr(sys, 'stdout', SimpleNamespace(buffer=sent))
+    host_agent._send_files('lab', [], 'runs/lab')
+    receive(Sent(sent.getvalue()), tmp_path / 'home', [], run=True)
+    assert (tmp_path / 'home/checkpoint.pt').read_text() == 'weights'
+
+
 def test_a_host_overwrites_nothing_else_and_sends_no_more_than_it_may(tmp_path, monkeypatch):
     home = tmp_path / 'home'
     home.mkdir()

@@ -32,6 +32,8 @@ _TERM_GRACE_S, _KILL_GRACE_S = 10.0, 30.0
 #: Of the log, in one report of a task, and of a log that is brought home: its end.
 REPORT_BYTES, LOG_BYTES = 65536, 1 << 28
 _PERIOD_S = 1.0
+# In the folder of the cluster: where the run is whose learner is on this host.
+_RUN = 'run_dir'
 #: Files of a run, see docs/runs.md, that are brought home, and those of trackers.
 RUN_FILE = re.compile(
     r'[\w-]+\.(pt|npz|yaml|csv|json|png|mp4)|events\.out\.tfevents\.[\w.-]+|\.actors\.json|'
@@ -140,6 +142,10 @@ def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             status.unlink(missing_ok=True)
             inherited = {name: value for name, value in os.environ.items()
                          if name not in NOT_INHERITED}
+            for word in task['command']:
+                if word.startswith(('run_dir:=', 'resume:=')):
+                    run = Path(task['cwd'] or Path.home(), word.partition(':=')[2])
+                    (folder(cluster) / _RUN).write_text(str(run))
             environment = {**inherited, **task['environment'], MARK: f'{cluster}/{task["name"]}'}
             with (folder(cluster) / f'{task["name"]}.log').open('wb') as log:
                 subprocess.Popen(
@@ -224,6 +230,9 @@ def _send_files(cluster: str, names: Sequence[str], run_dir: str) -> None:
     for name in names:
         _send_file(folder(cluster) / f'{name}.log', f'logs/{name}.log', LOG_BYTES)
     root = Path.home() / run_dir
+    if run_dir and not root.is_dir() and (noted := folder(cluster) / _RUN).is_file():
+        # A machine asks that did not start it, and does not know the name.
+        root = Path(noted.read_text())
     for path in sorted(root.rglob('*')) if run_dir else ():
         name = str(path.relative_to(root))
         if path.is_file() and not path.is_symlink() and RUN_FILE.fullmatch(name):
