@@ -44,6 +44,12 @@ def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, ca
     longer = [*arguments, '--frozen-steps', '400', '--set', 'env_modules:=mine', '--dry-run']
     assert attack_grid.main(longer) == 0
     assert f'--resume {run} --total_steps 400 --env_modules mine' in capsys.readouterr().out
+    # Attacks on a policy that learned otherwise would be kept.
+    for others in (['--learned-steps', '9'], ['--set', 'discount:=0.5'],
+                   ['--init', str(run / 'checkpoint.pt')]):
+        assert attack_grid.main([*arguments, *others]) == 2
+        name = {'--set': 'settings'}.get(others[0], others[0][2:].replace('-', '_'))
+        assert f'{name}: ' in capsys.readouterr().err
     # Defences have phases of their own.
     assert attack_grid.main([
         '--init', str(checkpoint), '--output', str(output), '--defences', '--phases',

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vdl_ros.attacks.grid import (
     THRESHOLDS,
@@ -39,7 +40,7 @@ from vdl_ros.common.command_line import (
     stop_on_signals,
     whole_number,
 )
-from vdl_ros.common.files import json_lines, lock_folder, write_text
+from vdl_ros.common.files import json_lines, lock_folder, read_json, write_text
 from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import settings_of
@@ -107,6 +108,7 @@ def _run(options: argparse.Namespace) -> int:
                         if grid.summary(seed, phase) is None))
         return 0
     _lock = lock_folder(options.output)
+    _verify_same(grid)
     for seed, config in enumerate(configs, 1):
         grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
         write_text(grid.config(seed), dump_yaml(config))
@@ -118,6 +120,21 @@ def _run(options: argparse.Namespace) -> int:
     if stop.is_set():
         print('attack_grid: interrupted; the same command goes on', file=sys.stderr)
     return EXIT_FAILED if failures or stop.is_set() else 0
+
+
+def _verify_same(grid: Grid) -> None:
+    """Raise a ValueError if complete phases learned otherwise: attacks on them would be old."""
+    path = grid.output / 'grid.json'
+    before = read_json(path)
+    for name, value in _of_learning(grid).items():
+        if before.get('figures') and before.get(name, value) != value:
+            raise ValueError(f'{name}: {quoted(value)} is not allowed: the phases of {path} have '
+                             f'{quoted(before[name])}; choose another --output')
+
+
+def _of_learning(grid: Grid) -> dict[str, Any]:
+    return {'init': [os.path.relpath(path, grid.output) for path in grid.policies],
+            'learned_steps': grid.learned_steps, 'settings': grid.settings}
 
 
 def _more(texts: Sequence[str]) -> dict[str, str]:
@@ -141,8 +158,7 @@ def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None
     found = figures(grid.phases, summaries)
     _draw(grid, phases)
     write_text(grid.output / 'grid.json', json_lines(
-        {'learned_steps': grid.learned_steps, 'frozen_steps': grid.frozen_steps,
-         'settings': grid.settings, 'figures': found}) + '\n')
+        {**_of_learning(grid), 'frozen_steps': grid.frozen_steps, 'figures': found}) + '\n')
     text = markdown(found)
     if defences and (rows := defence_table(found)):
         text += f'\n\n{rows}'
