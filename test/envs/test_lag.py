@@ -135,6 +135,32 @@ def test_last_actions_are_one_hot_the_newest_first_and_empty_after_a_reset():
     assert last((0, 2), (1, 0)) == [[first, none], [second, none]]
 
 
+class Leaves(Echo):
+    """Its first environment ends after three steps, and is lost until all are reset."""
+
+    def step(self, actions):
+        shown, rewards, _, truncated, _ = super().step(actions)
+        lost = np.full(self.num_envs, self.time == 0)
+        lost[0] |= self.time > 3
+        first = np.arange(self.num_envs) == 0
+        return shown, rewards, first & (self.time == 3), truncated & ~first, {'is_lost': lost}
+
+
+def test_what_left_before_the_others_begins_with_nothing_of_the_episode_before():
+    env = CheckedVectorEnv(Leaves(2, spaces.Discrete(4)), seed=0)
+    last = LastActionsVectorEnv(env, 2)
+    last.reset()
+    for _ in range(6):
+        assert last.step(np.array([3, 3]))[0][:, :8].any(1).tolist()[1]
+    assert not last.step(np.array([3, 3]))[0][:, :8].any()
+    late = DelayedVectorEnv(env, 10.0, observations=Delay(0.3, 0.3), actions=Delay(0.0, 0.0),
+                            seed=1)
+    late.reset()
+    for _ in range(6):
+        late.step(np.array([3, 3]))
+    assert late.step(np.array([3, 3]))[0][:, 0].tolist() == [0.0, 0.0]
+
+
 def test_last_actions_stand_beside_images_and_those_of_a_box_are_clipped():
     env = make(EnvConfig(env_id='ALE/Pong-v5', observe_last_actions=4), seed=0, num_envs=1)
     space = env.single_observation_space

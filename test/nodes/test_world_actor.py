@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.ros import qos
 from vdl_ros.ros.training.actor import LocalInferenceMode
 from vdl_ros.ros.training.messages import to_policy
 from vdl_ros.ros.training.world_actors import WorldActors, WorldAgent
@@ -112,6 +114,24 @@ def test_a_world_that_raises_anything_is_named_in_a_line_and_made_again(monkeypa
         assert actors.agents[0].mode is None
         put_policies(actors, 1)
         assert actors.act()
+
+
+def test_a_recorder_of_trajectories_is_no_learner():
+    with world_actors() as actors:
+        agent, node = actors.agents[0], rclpy.create_node('others')
+        learner = qos.pub(node, 'policy', name='red/policy')
+        qos.sub(node, 'trajectories', lambda _: None, name='red/trajectories')
+        put_policies(actors, 1)
+        assert not actors.act(), 'blue has no learner'
+        while agent.is_alone or not (agent.policies.has_publisher and agent.mode.is_ready()):
+            time.sleep(0.01)
+        assert not agent.is_alone
+        node.destroy_publisher(learner)
+        while not agent.is_alone:
+            time.sleep(0.01)
+        assert node.count_publishers(agent.mode._publisher.topic_name) == 1
+        assert agent.mode._publisher.get_subscription_count() == 1
+        node.destroy_node()
 
 
 def test_agents_of_one_world_draw_actions_of_their_own():

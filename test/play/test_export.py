@@ -36,12 +36,13 @@ STARTS = {'test/Images-v0': 5, 'test/MixedImages-v0': np.array([4, -1])}
     (COUNTER, {'algorithm': 'dqn', 'lstm_size': 5}),
     ('Pendulum-v1', {'normalize_observations': True, 'last_action_reward': True}),
     ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
+    ('Pendulum-v1', {'algorithm': 'bc', 'options': {'chunk': 3}}),
     ('test/MixedImages-v0', {'normalize_observations': True, **RECURRENT}),
     ('test/Images-v0', {'network': 'impala', 'algorithm': 'dqn'}),
     ('test/Images-v0', {'network': 'nature', 'precision': 'bfloat16'}),
     ('test/Images-v0', {'network': 'resnet', 'observation_smoothing': 0.7}),
     ('test/Images-v0', {'network': 'universe', **RECURRENT}),
-], ids=lambda each: each if isinstance(each, str) else '-'.join(map(str, each.values())))
+], ids=str)
 def test_it_acts_and_remembers_as_pytorch_does(exported, played, env_id, train):
     checkpoint, path = exported(env_id, **train)
     saved, policy = load_policy(checkpoint), load_onnx_policy(path)
@@ -58,7 +59,8 @@ def test_it_acts_and_remembers_as_pytorch_does(exported, played, env_id, train):
             assert outputs.actions.tolist() == (expected + STARTS.get(env_id, 0)).tolist()
         np.testing.assert_allclose(
             outputs.state[:, :cells], act.state.numpy()[:, :cells], rtol=1e-5, atol=1e-5)
-        distinct.update(map(float, outputs.values))
+        # Cloning learns no values.
+        distinct.update(map(float, outputs.values if outputs.values.any() else outputs.actions))
     # A policy that ignores what it observes would prove nothing.
     assert len(distinct) > 5
 

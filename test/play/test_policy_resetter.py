@@ -4,6 +4,7 @@ import pytest
 import yaml
 from robot_contract import GOOD
 
+from vdl_ros.play.onnx_policy import OnnxPolicy
 from vdl_ros.play.policy_resetter import PolicyResetter
 from vdl_ros.robots.contract import ContractError
 from vdl_ros.robots.contract_files import read_contract
@@ -26,7 +27,7 @@ def robot(exported, tmp_path):
     _, file = exported('CartPole-v1')
     (tmp_path / 'back.onnx').write_bytes(file.read_bytes())
     (tmp_path / 'back.py').write_text(
-        'def reward(before, after):\n    return 0.0\n'
+        'def reward(before, after):\n    return 0.5\n'
         'def is_back(after):\n    return after["speed"] < 0.1\n')
     (tmp_path / 'back.yaml').write_text(yaml.safe_dump(BACK))
     path = tmp_path / 'there.yaml'
@@ -46,14 +47,19 @@ def robot(exported, tmp_path):
     return session, contract, sent, tick
 
 
-def test_a_policy_acts_until_its_own_task_succeeds_and_then_the_episode_begins(robot):
+def test_a_policy_acts_until_its_own_task_succeeds_and_then_the_episode_begins(
+        robot, monkeypatch):
     session, _, sent, tick = robot
+    rewards, step = [], OnnxPolicy.step
+    monkeypatch.setattr(OnnxPolicy, 'step', lambda policy, *given: (
+        rewards.append(given[2].tolist()) or step(policy, *given)))
     for _ in range(5):
         assert tick(0.9) is None
     # The neutral action first, then those of the policy, which is deterministic.
     assert session.state is State.RESETTING
     assert sent[0] == [-1.0]
     assert len(sent) == 5
+    assert rewards == [[0.0], [0.5], [0.5], [0.5]], 'of its own task'
     assert {*map(tuple, sent[1:])} <= {(-1.0,), (1.0,)}
     tick(0.05)
     assert session.state is State.SETTLING

@@ -150,6 +150,10 @@ def test_a_network_that_the_user_names_has_settings_of_its_own():
     assert (found['lstm_size'], found['unroll_length']) == (256, 7)
     for others in ({}, {'network': 'nature'}):
         assert not seen.keys() & config_file.resolve(given | others).keys()
+    for algorithm in ('sac', 'bc'):
+        found = config_file.resolve(given | {'network': 'universe', 'algorithm': algorithm})
+        assert seen.items() <= found.items()
+        assert 'lstm_size' not in found, 'it has no memory'
 
 
 def test_a_resumed_run_has_its_own_settings_algorithm_and_no_preset(tasks, algorithm_file):

@@ -54,6 +54,13 @@ def test_defaults_are_allowed_and_an_algorithm_takes_its_own_settings_of_all():
         make_algorithm_config(TrainConfig(algorithm='ppo'), {'ppo_epochs': 0})
 
 
+def test_several_learners_have_no_file_of_all_episodes():
+    train = TrainConfig(record_episodes=True)
+    assert refusal(train, make_algorithm_config(train, {})) == ''
+    assert 'record_episodes: true is not allowed with num_learners 2' in refusal(
+        train, make_algorithm_config(train, {}), 2)
+
+
 def test_only_settings_of_replay_and_demonstrations_are_of_two_algorithms():
     names = [name for cls in (TrainConfig, *ALGORITHM_SETTINGS.values())
              for name in settings_of(cls)]

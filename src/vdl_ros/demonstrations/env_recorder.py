@@ -18,7 +18,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import Layout, LeRobotWriter, Row
 from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.acting.evaluation import Progress
+from vdl_ros.rl.acting.evaluation import Progress, shares_of
 
 #: An episode: observations, actions, rewards, and whether it was terminated; and what writes it.
 _Episode = tuple[NDArray[Any], NDArray[Any], NDArray[Any], bool]
@@ -88,8 +88,7 @@ def _play(
     number of their environment: it may tell of it only in a step that succeeds.
     """
     failures, progress = 0, Progress(tell)
-    shares = np.full(envs.num_envs, episodes // envs.num_envs)
-    shares[:episodes % envs.num_envs] += 1
+    shares = shares_of(episodes, envs.num_envs)
     rows: list[list[tuple[Any, ...]]] = [[] for _ in shares]
     stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
     first, tells_success = factory.first_actions(envs), False

@@ -156,11 +156,11 @@ class DelayedVectorEnv(Wrapper):
         return observations, info | self._info()
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        begin = self._over
         self._actions.append(actions)
         observations, rewards, terminated, truncated, info = self.env.step(
             self._actions.before(self._late[1]))
-        self._over = terminated | truncated
+        # A body that leaves a world early is lost until the world is reset.
+        begin, self._over = self._over | info.get('is_lost', False), terminated | truncated
         self._observations.append(observations)
         if begin.any():
             self._draw(begin)
@@ -452,8 +452,8 @@ class LastActionsVectorEnv(Wrapper):
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._last[:, 1:] = self._last[:, :-1].copy()
         self._last[:, 0] = self._encoded(actions)
-        # The reset step ignored its action.
-        self._last[self._over] = 0.0
+        # The reset step ignored its action, and so do those of a body that has left its world.
+        self._last[self._over | info.get('is_lost', False)] = 0.0
         self._over = terminated | truncated
         return self._joined(observations), rewards, terminated, truncated, info
 

@@ -74,27 +74,30 @@ def record_episodes(
     try:
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(env.num_envs)
-        returns, steps, is_reset, over = [0.0], 0, True, False
+        returns, steps = [0.0], 0
+        is_reset, over = np.ones(env.num_envs, np.bool_), np.zeros(env.num_envs, np.bool_)
         end = time.monotonic() + max_time
         with VideoWriter(path, frame_rate(env, 30.0), _OPTIONS) as video:
             image = only_image(env)
             shape = image.shape
             video.add(enlarge(image))
-            while (not over or len(returns) < episodes or steps < min_steps) and (
+            while (not over[0] or len(returns) < episodes or steps < min_steps) and (
                     steps < max_steps and time.monotonic() < end) and not (
                         stop and stop.is_set()):
-                observations, rewards, terminated, truncated, _ = env.step(
-                    act(observations, np.full(env.num_envs, is_reset), rewards))
+                observations, rewards, terminated, truncated, info = env.step(
+                    act(observations, is_reset, rewards))
                 image = only_image(env)
                 if image.shape != shape:
                     raise failure(env, f'render(): an image {image.shape} is not allowed after '
                                   f'one {shape}')
                 video.add(enlarge(image))
-                # The step after an episode's last one ignores the action and resets.
-                is_reset, over = over, bool(terminated[0] or truncated[0])
-                if is_reset:
+                # The step after an episode's last one ignores the action and resets, but a world
+                # only once its other bodies are gone.
+                was_over, over = over, terminated | truncated
+                is_reset = was_over | info.get('is_lost', False)
+                if was_over[0]:
                     returns.append(0.0)
-                else:
+                elif not is_reset[0]:
                     returns[-1] += float(rewards[0])
                     steps += 1
         return returns, steps

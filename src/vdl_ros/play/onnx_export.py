@@ -36,6 +36,7 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
 # What the value of an observation is, by algorithm.
 _RETURN = 'expected discounted return, of rewards as the training scales them'
+_NORMALIZED = ', normalised as normalize_returns does'
 _VALUES = dict.fromkeys(('bc', 'sac'), 'not learned') | {'dqn': 'the largest action value'}
 # What the parameters of a distribution are, by the name of its class.
 _MEANINGS = {
@@ -85,7 +86,8 @@ def _describe(
         'precision': 'float32',
         'parameters': {'distribution': family, 'meaning': _MEANINGS[family]},
         'action': _action(saved, starts),
-        'value': _VALUES.get(saved.train.algorithm, _RETURN),
+        'value': _VALUES.get(saved.train.algorithm, _RETURN) + (
+            _NORMALIZED if saved.of_normalized_returns else ''),
         'state': _state(saved),
         'spaces': raw,
     }

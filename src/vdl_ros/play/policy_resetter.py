@@ -52,19 +52,19 @@ class PolicyResetter(Resetter):
         self._deadline = self._clock() + self._reset.timeout
 
     def act(self, measured: Measured) -> NDArray[np.float64]:
-        task, is_first = self._task, self._before is None
+        task, is_first, reward = self._task, self._before is None, 0.0
         if self._before is None:
             task.begin(measured, self._random)
             self._observer.begin()
         else:
             # In the order that a task may rely on.
-            task.reward(self._before, measured)
+            reward = task.reward(self._before, measured)
             self._is_back = task.success(measured)
             task.failure(measured)
         self._before = measured
         observation: NDArray[Any] = self._observer.step(measured)
         try:
-            chosen = self._policy(observation[None], np.array([is_first]))[0]
+            chosen = self._policy(observation[None], np.array([is_first]), np.array([reward]))[0]
         except ActionError as error:
             raise ResetError(f'{self._reset.file}: {error}') from None
         return task.command(self._actions.values(chosen), measured)

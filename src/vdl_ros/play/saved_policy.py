@@ -34,6 +34,7 @@ class SavedPolicy:
     """A policy with the settings that it was trained with.
 
     ``described`` is what the environment said of itself, see ``factory.describe``; {} for most.
+    ``of_normalized_returns``: its values are those of ``normalize_returns``.
     """
 
     policy: Policy
@@ -43,6 +44,7 @@ class SavedPolicy:
     version: int
     agent_steps: int
     described: dict[str, Any]
+    of_normalized_returns: bool = False
 
     def act(self, deterministic: bool = True) -> Act:
         return Act(self.policy, self.action_space, deterministic=deterministic)
@@ -84,7 +86,9 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         raise CheckpointError(f'{path}: not all weights are finite')
     explore = exploration_schedule(algorithm_config, '')
     policy.exploration = torch.tensor([explore(train.total_steps)])
-    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps, described)
+    return SavedPolicy(
+        policy.eval(), env, train, spaces[1], version, agent_steps, described,
+        of_normalized_returns=getattr(algorithm_config, 'normalize_returns', False))
 
 
 def load_surrogate(config: SurrogateConfig) -> Policy | None:

@@ -16,6 +16,8 @@ from vdl_ros.rl.runs.run_config import CONFIG, GIVEN_AGAIN, RunConfig, RunFolder
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     BEFORE,
+    MEMORY,
+    WITHOUT_MEMORY,
     ActorConfig,
     TrainConfig,
     reject_other_algorithm_settings,
@@ -138,6 +140,8 @@ def preset(
     found |= task.get('environments', {}).get(env_id, {})
     found |= task.get('algorithms', {}).get(algorithm, {})
     found |= task.get('networks', {}).get(network, {})
+    if algorithm in WITHOUT_MEMORY:
+        found = {name: value for name, value in found.items() if name not in MEMORY}
     return found
 
 

@@ -13,6 +13,9 @@ BEFORE: Mapping[str, object] = {'scale_actions': False}
 # See networks.py.
 #: Of ``stop_at_return``.
 NO_THRESHOLD = 1e9
+#: Settings of a policy that knows what was before, and the algorithms that learn none: a replay
+#: holds no state of the critics to start from, and demonstrations are drawn step by step.
+MEMORY, WITHOUT_MEMORY = ('lstm_size', 'last_action_reward'), ('sac', 'bc')
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 
 
@@ -325,6 +328,9 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
     if train.eval_patience and not train.eval_every:
         raise SettingError(f'eval_patience: {train.eval_patience} is not allowed with eval_every '
                            '0: 0, as there are no evaluations')
+    if train.record_episodes and num_learners > 1:
+        raise SettingError(f'record_episodes: true is not allowed with num_learners '
+                           f'{num_learners}: a learner has the episodes of its own actors only')
     if train.exchange == 'delta' and num_learners > 1:
         _verify_delta(train, algorithm_config)
     if isinstance(algorithm_config, PpoConfig):
@@ -336,10 +342,7 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
             if (epsilon := getattr(algorithm_config, name)) > 1.0:
                 raise SettingError(f"{name}: {epsilon:g} is not allowed with exploration "
                                    "'epsilon': at most 1")
-    # The replay holds no state of the critics to start from; steps of demonstrations are drawn
-    # one by one, without what was before them.
-    if isinstance(algorithm_config, SacConfig | BcConfig) and (
-            train.lstm_size or train.last_action_reward):
+    if train.algorithm in WITHOUT_MEMORY and (train.lstm_size or train.last_action_reward):
         name, allowed = ('lstm_size', '0') if train.lstm_size else ('last_action_reward', 'false')
         raise SettingError(f'{name}: {getattr(train, name)} is not allowed with algorithm '
                            f'{train.algorithm!r}: {allowed}')

@@ -14,7 +14,7 @@ from vdl_ros.envs.checked_vector_env import Wrapper
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.acting.act import Act
-from vdl_ros.rl.acting.evaluation import Evaluation, Success, difference, evaluate
+from vdl_ros.rl.acting.evaluation import Evaluation, Success, difference, evaluate, shares_of
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import TrainConfig
@@ -38,9 +38,12 @@ def play(episodes, batch, seed=6, stop=None):
 
 
 def test_episodes_are_divided_evenly_among_environments():
+    # The rest is spread: 32 environments are eight worlds of four bodies, body by body.
+    assert shares_of(20, 32).reshape(4, 8).sum(1).tolist() == [5, 5, 5, 5]
     for seed, (episodes, batch) in enumerate([(1, 1), (7, 3), (12, 4), (2, 5)]):
         identities, result = play(episodes, batch, seed)
-        shares = [episodes // batch + (b < episodes % batch) for b in range(batch)]
+        shares = shares_of(episodes, batch)
+        assert (shares.sum(), shares.max() - shares.min()) == (episodes, episodes % batch > 0)
         lengths = [episode_length(e, i) for i, n in zip(identities, shares, strict=True)
                    for e in range(n)]
         assert sorted(result.lengths) == sorted(lengths)

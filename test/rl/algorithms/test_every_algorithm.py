@@ -156,6 +156,8 @@ def test_the_state_of_another_learner_or_an_incomplete_one_is_refused(learner):
              'adam is not rmsprop'),
             ('normalizer', learner('a3c'), plain, 'normalizer'),
             ('returns', learner('ppo', normalize_returns=False), learner('ppo'), 'Normalizer'),
+            ('values', learner('ppo'), learner('ppo', normalize_returns=False),
+             'normalize_returns: false is not allowed'),
             ('beta', learner('reinforce'), learner('ppo'), 'beta'),
             ('dqn for sac', learner('dqn'), learner('sac'), ''),
             ('sac for a3c', learner('sac'), learner('a3c'), '')):

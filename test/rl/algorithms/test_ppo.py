@@ -228,6 +228,11 @@ def test_a_hinge_changes_the_learning_rate_where_beta_cannot(batch, linear, algo
     for _ in range(40):
         penalty.adapt(0.004)
     assert (penalty.beta, penalty.learning_rate_factor) == (pytest.approx(1 / 35), 10.0)
+    # A run that goes on with another form has nothing of it.
+    for form, beta in (('kl', 1 / 35), ('clip', 1.0)):
+        other = KlPenalty(PpoConfig(ppo_form=form))
+        other.load_state(penalty.state())
+        assert (other.beta, other.learning_rate_factor) == (pytest.approx(beta), 1.0)
     learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_form='hinge',
                         ppo_epochs=1, ppo_minibatches=2, ppo_kl_target=1e-6)
     learner.penalty.beta = 34.0

@@ -276,6 +276,14 @@ def test_demonstrations_are_in_the_statistics_and_learned_before_anybody_acts(le
     assert sac.optimizer.steps == made
 
 
+def test_a_resumed_run_has_the_temperature_that_it_learned_or_the_one_that_is_given(learn):
+    for automatic, expected in ((True, 1.0), (False, 0.05)):
+        state = learn(MOTORS, automatic_temperature=automatic)[0].state()
+        other, _ = learn(MOTORS, automatic_temperature=automatic, temperature=0.05)
+        other.load_state(copy.deepcopy(state))
+        assert float(other.algorithm.log_temperature.exp()) == pytest.approx(expected)
+
+
 def test_a_run_that_goes_on_makes_the_first_steps_that_were_left(learn):
     def resumed(state, *, given=True, arrays=None):
         """Return how many steps are made before anybody acts."""

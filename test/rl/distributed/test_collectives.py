@@ -96,6 +96,24 @@ def test_a_loaded_state_begins_a_new_period(pair, spaces, update):
         True, False, False, True]
 
 
+def test_learners_that_step_alone_end_together_when_one_fails(pair, spaces, update):
+    def work(group):
+        learner = make(spaces, 'impala', group)
+        if group.rank == 1:
+            with torch.no_grad():
+                next(learner.policy.parameters()).fill_(math.nan)
+        with pytest.raises(FloatingPointError) as error:
+            update(learner, group.rank, 0)
+        assert learner.version == 0
+        # The group is still in step: what comes next is of the same collective.
+        assert int(group.all_reduce_sum(torch.tensor(1))) == 2
+        return str(error.value)
+
+    first, second = pair(work, work)
+    assert first == 'update 0: of another learner, which says why'
+    assert 'finite' in second
+
+
 def test_what_needs_all_learners_in_each_update_is_rejected():
     for settings, own, message in (
             ({'algorithm': 'dqn'}, {},

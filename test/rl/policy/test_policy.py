@@ -237,6 +237,8 @@ def test_vectors_and_bytes_are_normalized_by_statistics_that_are_part_of_the_wei
     assert not any('normalizer' in name for name, _ in policy.named_parameters())
     assert make(IMAGES, network='impala', normalize_observations=True).normalizer is None
     assert make().normalizer is None
+    number = make(spaces.Box(-1.0, 1.0, (), np.float32), normalize_observations=True)
+    assert number.numbers(torch.zeros(4)).shape == (4, 1)
 
 
 def test_numbers_beside_an_image_are_normalized_and_the_image_is_not():

@@ -35,7 +35,9 @@ def test_a_run_and_its_resumption_are_one_run_of_the_tracker(wandb, tmp_path):
     first, second = (each.kwargs for each in wandb.init.call_args_list)
     assert (first['config'], first['mode']) == ({'seed': 3}, 'offline')
     assert (first['id'], second['id'], second['resume']) == (None, 'abc', 'allow')
-    assert wandb.run.log.call_args_list == [call({'charts/SPS': 5.0}, step=70)] * 2
+    assert wandb.run.log.call_args_list == [
+        call({'charts/SPS': 5.0, 'agent_steps': 70})] * 2
+    wandb.run.define_metric.assert_called_with('*', step_metric='agent_steps')
     assert wandb.run.finish.call_count == 2
 
 

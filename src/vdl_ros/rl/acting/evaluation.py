@@ -249,6 +249,16 @@ def play(
         yield Played(step, counter.add(step.arrays(is_reset)), lost, counter.longest)
 
 
+def shares_of(episodes: int, batch: int) -> NDArray[np.int64]:
+    """Return the episodes of each environment, int64 [batch]; the rest is spread over all.
+
+    Environments of a world stand body by body: the first ones would be of the first body.
+    """
+    shares, rest = np.full(batch, episodes // batch), episodes % batch
+    shares[np.arange(rest) * batch // max(rest, 1)] += 1
+    return shares
+
+
 def evaluate(
     envs: VectorEnv, act: Acts, episodes: int, seed: int, stop: threading.Event | None = None, *,
     tell: Callable[[str], None] = lambda line: None, clock: Callable[[], float] = time.monotonic,
@@ -259,8 +269,7 @@ def evaluate(
     short ones. ``tell`` takes a line of progress every 8 s.
     """
     batch = envs.num_envs
-    shares = np.full(batch, episodes // batch)
-    shares[:episodes % batch] += 1
+    shares = shares_of(episodes, batch)
     counted: list[FinishedEpisode] = []
     reaction_time, late, lost = ReactionTime(), 0, 0
     progress = Progress(tell, clock)

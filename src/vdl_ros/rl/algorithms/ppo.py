@@ -88,9 +88,11 @@ class KlPenalty:
         return {'beta': self.beta, 'learning_rate_factor': self.learning_rate_factor}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`; checkpoints before the form ``hinge`` have no factor."""
-        self.beta = float(state['beta'])
-        self.learning_rate_factor = float(state.get('learning_rate_factor', 1.0))
+        """Restore :meth:`state`, as far as this form changes it; the run may have had another."""
+        form = self._form
+        self.beta = min(max(float(state['beta']), form.lowest), form.highest)
+        if form.hinge:
+            self.learning_rate_factor = float(state.get('learning_rate_factor', 1.0))
 
 
 # Far above what ratios to a policy of a few updates ago reach.
@@ -208,9 +210,10 @@ class Algorithm(algorithm.Algorithm):
         else:
             policy_loss = -self.mean(ratio * advantages, mask) + self.penalty(kl, self.group)
         outside = ((ratio - 1).abs() > clip).float()
+        meant = values if self.returns is None else self.returns.undo(values)
         return self.actor_critic_loss(
             policy_loss, batch.returns, values, parameters, mask, approx_kl=kl,
-            clipfrac=self.mean(outside, mask))
+            clipfrac=self.mean(outside, mask), mean_value=self.mean(meant, mask))
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self.penalty.state(),
@@ -218,6 +221,8 @@ class Algorithm(algorithm.Algorithm):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
+        if self.returns is None and state.get('returns'):
+            raise ValueError('normalize_returns: false is not allowed: its values are normalised')
         self.penalty.load_state(state)
         self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor
         if self.returns is not None:

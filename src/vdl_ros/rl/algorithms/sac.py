@@ -360,5 +360,7 @@ class Algorithm(algorithm.ReplayAlgorithm):
         # Older checkpoints do not have it.
         self._first_steps = int(state.get('first_steps', 0))
         self.critics.load_state_dict(state['critics'])
-        with torch.no_grad():
-            self.log_temperature.copy_(state['log_temperature'])
+        found = state['log_temperature']
+        if self.algorithm_config.automatic_temperature:
+            with torch.no_grad():
+                self.log_temperature.copy_(found)

@@ -83,17 +83,25 @@ class Learner:
             optimizer = self.algorithm.optimizer
             optimizer.schedule(self.agent_steps)
             metrics: dict[str, float] = {}
-            try:
-                if not self.config.freeze:
+            failure = ''
+            if not self.config.freeze:
+                try:
                     with self._forked_rng():
                         torch.manual_seed(self._seed_for(_LEARNING))
                         metrics = self.algorithm.update(batch)
-                    if self._exchange is not None:
-                        self._exchange.after_update()
-                    self.version += 1
-            except FloatingPointError as error:
-                raise FloatingPointError(f'update {self.version}: {error}') from None
-            self.agent_steps += int(self.group.all_reduce_sum(batch.valid.sum()))
+                except FloatingPointError as error:
+                    failure = str(error)
+            # Learners that step alone (exchange: delta) also fail alone, and end together.
+            steps, failures = self.group.all_reduce_sum(
+                torch.tensor([int(batch.valid.sum()), bool(failure)])).tolist()
+            if failures:
+                raise FloatingPointError(
+                    f'update {self.version}: {failure or "of another learner, which says why"}')
+            if not self.config.freeze:
+                if self._exchange is not None:
+                    self._exchange.after_update()
+                self.version += 1
+            self.agent_steps += steps
             metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics
 

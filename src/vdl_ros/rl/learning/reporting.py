@@ -56,6 +56,8 @@ _RETRY_S = 30.0
 _ACTORS_S = 1.0
 # Steps of an episode, and time, after which a run without the end of one is told of time_limit.
 _ENDLESS, _ENDLESS_S = 10_000, 60.0
+# Longest time left that is shown, s: a robot that plays has no end.
+_LONGEST_LEFT_S = 1000 * 86400.0
 # Lines of progress whose mean rate gives the time that is left.
 _RECENT_LINES = 30
 
@@ -201,7 +203,7 @@ class RunReporter:
             'charts/episodic_return': progress.mean_return}
         steps, total_steps = learner.agent_steps, learner.config.total_steps
         left_s, mean_return, success = self._left(now), progress.mean_return, progress.success_rate
-        left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
+        left = '' if not left_s < _LONGEST_LEFT_S else f', {_duration(left_s)} left'
         shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
         told = (f'return {shown:>7}   '
                 f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'

@@ -96,7 +96,8 @@ class Encoder(nn.Module):
         Without an image and numbers, these are the observations themselves, [N, inputs].
         """
         if self._mixed is None:
-            return observations.flatten(1)
+            # One number may be without an axis.
+            return observations.flatten(1) if observations.dim() > 1 else observations[:, None]
         # A copy, since float32 begins at every fourth byte.
         return observations[:, :self._mixed.vector_bytes].clone(
             memory_format=torch.contiguous_format).view(torch.float32)
@@ -331,7 +332,7 @@ class Policy(Encoder):
         given = self._action_parameters(features)
         given = torch.cat([given, torch.ones_like(given[..., :1])], -1)
         # Weights relative to that of the newest: older ones grow.
-        before = (state * ~is_reset[0].unsqueeze(-1)).reshape(len(state), self.chunk - 1, -1)
+        before = (state * ~is_reset[0].unsqueeze(-1)).reshape(state.shape[0], self.chunk - 1, -1)
         sums = given + functional.pad(before * math.exp(_DECAY), (0, 0, 0, 1))
         parameters = sums[:, 0, :-1] / sums[:, 0, -1:]
         values = parameters[..., 0] * 0.0 if self.value_head is None else self.value_head(

@@ -40,7 +40,11 @@ def _wandb(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -
         project=project, name=folder.name, dir=str(folder), config=dict(config),
         id=run_id or None, resume='allow' if run_id else None,
         mode=os.environ.get('WANDB_MODE', 'offline'), settings=wandb.Settings(silent=True))
-    return str(run.id), lambda scalars, step: run.log(scalars, step=step), run.finish
+    # Not as W&B's own step, which may not go back: an evaluation is of an older policy.
+    run.define_metric('agent_steps')
+    run.define_metric('*', step_metric='agent_steps')
+    return (str(run.id), lambda scalars, step: run.log({**scalars, 'agent_steps': step}),
+            run.finish)
 
 
 def _trackio(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:

@@ -80,6 +80,10 @@ class PolicyInbox:
     def topic(self) -> str:
         return str(self._subscription.topic_name)
 
+    @property
+    def has_publisher(self) -> bool:
+        return bool(self._subscription.get_publisher_count())
+
     def put(self, message: Policy) -> None:
         self._statistics.received(message.header.stamp)
         if self.choice.is_over(message.learner_id):
@@ -261,10 +265,6 @@ class LocalInferenceMode:
         subscribers = int(self._publisher.get_subscription_count())
         # The learner that publishes policies may not be this actor's learner.
         return subscribers > 1 or (subscribers == 1 and not self._awaits_recorder())
-
-    @property
-    def has_learner(self) -> bool:
-        return bool(self._publisher.get_subscription_count())
 
     def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
         version, context = self.actor.policy_version, self._context

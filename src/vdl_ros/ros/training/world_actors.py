@@ -56,8 +56,8 @@ class WorldAgent:
     @property
     def is_alone(self) -> bool:
         """Whether its learner is gone; then it acts with its last policy, and records nothing."""
-        assert self.mode is not None
-        has_learner = self.mode.has_learner
+        # By its policy's publisher: a recorder subscribes to trajectories, too.
+        has_learner = self.policies.has_publisher
         self._had_learner |= has_learner
         return self._had_learner and not has_learner
 
