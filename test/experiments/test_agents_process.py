@@ -42,7 +42,6 @@ def test_an_interrupted_session_of_agents_goes_on_and_each_agent_is_scored(tmp_p
     for each, was in zip(found['sessions'], before, strict=True):
         assert each['agent_steps'] >= 6000 > was['agent_steps'] > 0
         assert each['episodes'] >= 100
-        assert (folder / 'trial-0' / each['folder'] / 'session_graph.png').is_file()
     strengths = [each['strength'] for each in found['sessions']]
     assert min(strengths) < found['strength'] < max(strengths)
     page = (folder / 'index.html').read_text()

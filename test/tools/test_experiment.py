@@ -61,12 +61,8 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
     session, = trial['sessions']
     assert session['seed'] == 1
     assert '--seed 1' in session['command']
-    with (folder / 'trial-0' / 'session-0' / 'session_df.csv').open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == session['episodes'] > 50
-    for name in ('trial-0/session-0/session_graph.png', 'trial-0/trial_graph.png',
-                 'experiment_graph.png'):
-        assert (folder / name).read_bytes().startswith(b'\x89PNG')
+    assert session['episodes'] > 50
+    assert (folder / 'experiment_graph.png').read_bytes().startswith(b'\x89PNG')
     assert list(yaml.safe_load((folder / 'spec.yaml').read_text())) == ['searched']
     page = (folder / 'index.html').read_text()
     assert 'Two &lt;settings&gt;.' in page

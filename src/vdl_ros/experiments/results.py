@@ -27,14 +27,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from vdl_ros.attacks.grid import Episodes, read_episodes
-from vdl_ros.common.files import write_table, write_text
+from vdl_ros.attacks.grid import read_episodes
+from vdl_ros.common.files import write_text
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.search import Outcome
 from vdl_ros.experiments.spec import PARTS, WINDOW, ReferenceConfig
 from vdl_ros.experiments.trials import AgentsProcess, TrialRunner
-from vdl_ros.rl.plots.curve_plot import draw_curves, format_steps, save_figure
-from vdl_ros.rl.plots.curves import Curve, Series, make_curve
+from vdl_ros.rl.plots.curve_plot import save_figure
+from vdl_ros.rl.plots.curves import Curve, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.training_process import TrainingProcess, options
 
@@ -144,7 +144,7 @@ def deliver_trial(
     runner: TrialRunner, number: int, values: Mapping[str, Scalar],
     reference: ReferenceConfig | None,
 ) -> tuple[float, dict[str, Any]]:
-    """Score a complete trial, and write its tables and graphs.
+    """Score a complete trial, and write ``trial_data.json``.
 
     Return what a search maximises, which is the fitness, or without a reference the mean return of
     the last 100 episodes; and its parts by name. ValueError: a session has no episode, or its
@@ -174,18 +174,12 @@ def deliver_trial(
             of_session |= {each: summary.get(each)
                            for each in ('agent_steps', 'wall_s', 'ended_by')}
             found.append(of_session | {'command': reproducing_command(session)})
-            _write_session(run.folder / 'session_df.csv', episodes, reference)
-            draw_session(run.folder, episodes)
     record: dict[str, Any] = {'final_return': statistics.fmean(finals)}
     if reference is not None:
-        write_table(folder / 'session_fitness_df.csv', ('session', *SessionFitness._fields), *(
-            (name, *fitness) for each in fitnesses.values() for name, fitness in each.items()))
         # The mean over agents, as SLM-Lab's over bodies.
         scores = [trial_fitness(list(each.values()))._asdict() for each in fitnesses.values()]
         record = {part: statistics.fmean(each[part] for each in scores)
                   for part in scores[0]} | record
-    draw_trial(runs_by_agent(sessions), folder / 'trial_graph.png',
-               title=f'{runner.spec.name}, trial {number}')
     write_text(folder / 'trial_data.json', json.dumps({
         'spec': runner.spec.name, 'trial': number, 'values': values, **record,
         'reference': None if reference is None else dataclasses.asdict(reference),
@@ -193,15 +187,6 @@ def deliver_trial(
     return record.get('fitness', record['final_return']), record
 
 
-def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | None) -> None:
-    count = len(episodes.returns)
-    strength = strengths(episodes.returns, reference) if reference else np.full(count, np.nan)
-    write_table(path, ('episode', 'agent_steps', 'return', 'strength', 'strength_ma'), *zip(
-        range(count), episodes.steps.astype(int).tolist(), episodes.returns.tolist(),
-        strength.round(6).tolist(), moving_mean(strength).round(6).tolist(), strict=True))
-
-
-_COLOR, _GREY = '#1f6feb', '#57606a'
 _SMOOTH = 0.02
 # Least span of the axis of fitness and its parts, to each side.
 _SPAN = 0.1
@@ -216,42 +201,6 @@ def curve_of(label: str, sessions: Sequence[Path]) -> Curve | None:
                                   for each in sessions], _SMOOTH, 'bootstrap', 'iqm')
     except ValueError:
         return None
-
-
-def draw_session(folder: Path, episodes: Episodes) -> None:
-    """Draw ``session_graph.png``: returns above, loss and exploration below."""
-    figure = Figure(figsize=(7.0, 5.6), dpi=110, layout='constrained')
-    above, below = figure.subplots(2, sharex=True)
-    above.plot(episodes.steps, episodes.returns, color=_COLOR, linewidth=0.5, alpha=0.3)
-    above.plot(episodes.steps, moving_mean(episodes.returns), color=_COLOR, linewidth=2)
-    above.set_ylabel('return; mean of 100 episodes')
-    run = RecordedRun(folder)
-    series = [(tag.partition('/')[2], run.series('steps', tag))
-              for tag in ('losses/loss', 'losses/entropy') if tag in run.names()]
-    if 'exploration_start' in run.settings:
-        # Epsilon or temperature of dqn.
-        start, end, steps = (float(str(run.settings[f'exploration_{name}']))
-                             for name in ('start', 'end', 'steps'))
-        x = run.columns['agent_steps']
-        series.append((f'exploration ({run.settings["exploration"]})',
-                       Series(x, np.interp(x, [0.0, steps], [start, end]))))
-    for (name, each), color, axes in zip(
-            series, (_COLOR, _GREY), (below, below.twinx()), strict=False):
-        axes.plot(each.x, each.y, color=color, linewidth=1)
-        axes.set_ylabel(name, color=color)
-    below.set_xlabel('agent steps')
-    format_steps(below)
-    above.set_title(episodes.name, loc='left', fontsize=11)
-    save_figure(figure, folder / 'session_graph.png')
-
-
-def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) -> None:
-    """Draw the interquartile mean and its interval over the sessions of a trial, by agent."""
-    curves = [curve for agent, folders in runs.items()
-              if (curve := curve_of(agent or 'sessions', folders)) is not None]
-    if curves:
-        draw_curves(curves, path, x='steps', y='return', title=title, raw=True,
-                    note='line: interquartile mean; band: 95 % bootstrap interval')
 
 
 def draw_experiment(
