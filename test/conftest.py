@@ -159,14 +159,6 @@ class Run:
     def checkpoint(self) -> Path:
         return self.path / 'checkpoint.pt'
 
-    @property
-    def actors(self) -> dict:
-        """What the learner keeps of its actors: their restarts, and the latest start of each."""
-        try:
-            return json.loads((self.path / '.actors.json').read_text())
-        except FileNotFoundError:
-            return {'restarts': 0, 'starts': {}}
-
     def scalars(self, tag: str) -> list[float]:
         """Return the values of a tag in the event files."""
         # Imported late: it takes a second and few tests need it.

@@ -69,8 +69,6 @@ def test_a_training_survives_its_nodes_and_a_stranger(launch, run, peer):
     actors[0].send_signal(signal.SIGKILL)
     peer.until(lambda: any(count > 2 for each, count in used().items() if each not in before),
                'progress with a new actor')
-    # Written with the next row of progress.
-    peer.until(lambda: run.actors['restarts'] == 1, 'the count')
 
     learner, = train.nodes('learner')
     peer.until(run.checkpoint.exists, 'a first checkpoint')
@@ -97,8 +95,7 @@ def test_central_inference_survives_a_stranger_and_nothing_outlives_a_killed_lau
         launch, run, peer):
     policies = peer.listen('policy')
     train = launch.file('train', f'run_dir:={run}', *LONG, 'inference:=learner')
-    peer.until(lambda: run.steps > 2_000 and policies and len(run.actors['starts']) == 2,
-               'progress of both actors')
+    peer.until(lambda: run.steps > 2_000 and policies, 'progress')
     send_rubbish(peer, train, policies, Observation, 'observations')
     steps = run.steps
     train.wait_for(lambda: run.steps > steps + 5_000, 'progress')

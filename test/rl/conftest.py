@@ -165,11 +165,11 @@ class Scripted:
     is called with this inbox at each ``get``.
     """
 
-    def __init__(self, flow_stats, steps=8, batch=2, poison=None, on_get=None, start_id=1,
-                 actor_id='a', ends=True):
+    def __init__(self, flow_stats, steps=8, batch=2, poison=None, on_get=None, actor_id='a',
+                 ends=True):
         self.ends = ends
         self.flow_stats, self.steps, self.batch = flow_stats, steps, batch
-        self.start_id, self.actor_id = start_id, actor_id
+        self.actor_id = actor_id
         self.poison, self.on_get = poison, on_get
         self.sequence, self.clock = 0, 0
 
@@ -194,9 +194,9 @@ class Scripted:
             'truncated': np.zeros((steps, batch), np.bool_),
             'behaviour_log_probs': np.full((steps, batch), np.log(0.25), np.float32),
         }
-        self.flow_stats.arrive(self.actor_id, self.start_id, self.sequence)
+        self.flow_stats.arrive(self.actor_id, 1, self.sequence)
         self.sequence += 1
-        return Unroll(arrays, self.actor_id, self.start_id, self.sequence - 1, 0,
+        return Unroll(arrays, self.actor_id, 1, self.sequence - 1, 0,
                       0.001 * self.sequence, num_bytes=100)
 
 

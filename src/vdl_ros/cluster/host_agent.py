@@ -36,7 +36,7 @@ _PERIOD_S = 1.0
 _RUN = 'run_dir'
 #: Files of a run, see docs/runs.md, that are brought home, and those of trackers.
 RUN_FILE = re.compile(
-    r'[\w-]+\.(pt|npz|yaml|csv|json|png|mp4)|events\.out\.tfevents\.[\w.-]+|\.actors\.json|'
+    r'[\w-]+\.(pt|npz|yaml|csv|json|png|mp4)|events\.out\.tfevents\.[\w.-]+|'
     r'\.\w+_run_id|(wandb|trackio|mlruns)(/[\w@=+-][\w.@=+-]*)+', re.ASCII)
 
 

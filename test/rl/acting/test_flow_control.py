@@ -117,12 +117,6 @@ def test_processes_with_one_name_have_separate_credit_and_count_as_restarts():
     flow_stats.arrive('b', 1000, 0)
     flow_stats.arrive('a', 3, 0)
     assert (flow_stats.actor_restarts, flow_stats.actors) == (2, 2)
-    # The learner restarted too: its earlier process knew actors by these starts.
-    flow_stats = FlowStats(earlier_starts={'a': 1, 'b': 2})
-    for sequence in range(3):
-        for name, start_id in (('a', 7), ('b', 2), ('new', 3)):
-            flow_stats.arrive(name, start_id, sequence)
-    assert flow_stats.actor_restarts == 1
 
 
 def test_credit_is_due_once_something_is_lost_and_fits_a_message():

@@ -201,35 +201,6 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     assert finished.summary['agent_steps'] == again.learner.agent_steps
 
 
-def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
-    """An actor restarts, and the learner is killed long before its next checkpoint."""
-    # Every look at the clock takes a second.
-    monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
-                        SimpleNamespace(monotonic=itertools.count().__next__))
-
-    def disturb(inbox):
-        if inbox.sequence == 6:
-            inbox.start_id, inbox.sequence = 2, 0
-        elif inbox.sequence == 4 and inbox.start_id == 2:
-            raise KeyboardInterrupt
-
-    killed = start(launch_id='x', inbox={'on_get': disturb}, periods=(1e6, 1.0))
-    with pytest.raises(KeyboardInterrupt):
-        killed()
-    killed.folder._lock.close()
-    # While the learner was away the actor was restarted once more.
-    again = start(launch_id='x', inbox={'start_id': 3})
-    lost = f'{killed.learner.agent_steps} steps since that checkpoint are lost'
-    assert again.lines[0].endswith(lost)
-    again()
-    assert again.summary['actor_restarts'] == 2
-    assert again.summary['learner_restarts'] == 1
-    # Another launch starts other processes.
-    later = start(resume=True, total_steps=800, inbox={'start_id': 4})
-    later()
-    assert later.summary['actor_restarts'] == 2
-
-
 def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
     now = [0.0]
 

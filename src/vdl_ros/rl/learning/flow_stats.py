@@ -57,7 +57,6 @@ class FlowStats:
         late_actions: steps of environments on their own clock that held the last action.
         actor_records: by start_id.
         other_credits: credits of the actors of other learners, by start_id.
-        earlier_starts: start_id by actor_id, of the actors of this learner's earlier process.
         credit_due: whether an actor may wait for credit: the policy is to be published.
         forgets_silent: whether actors that are silent are forgotten. Not with central inference,
             whose sessions continue where the record says.
@@ -78,7 +77,6 @@ class FlowStats:
     late_actions: int = 0
     actor_records: dict[int, ActorRecord] = field(default_factory=dict)
     other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
-    earlier_starts: dict[str, int] = field(default_factory=dict)
     credit_due: bool = False
     forgets_silent: bool = True
     clock: Callable[[], float] = time.monotonic
@@ -107,9 +105,8 @@ class FlowStats:
         return True, missing
 
     def _add_actor(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
-        known = any(each.actor_id == actor_id for each in self.actor_records.values())
-        if known or self.earlier_starts.pop(actor_id, start_id) != start_id:
-            self.actor_restarts += 1
+        self.actor_restarts += any(
+            each.actor_id == actor_id for each in self.actor_records.values())
         record = self.actor_records[start_id] = ActorRecord(
             actor_id, sequence, active_at=self.clock())
         return record

@@ -282,17 +282,6 @@ class Progress:
         self.flow_stats.lag_sum, self.flow_stats.lag_max, self.flow_stats.lag_count = state['lag']
         self._kept['ages_ms'].extend(state['ages_ms'])
 
-    def actor_starts(self) -> dict[str, int]:
-        return self.flow_stats.earlier_starts | {
-            record.actor_id: start_id
-            for start_id, record in self.flow_stats.actor_records.items()}
-
-    def restore_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Continue the count of restarts, which may be newer than the one in the checkpoint."""
-        before = self._totals_before
-        before['actor_restarts'] = max(before['actor_restarts'], restarts)
-        self.flow_stats.earlier_starts = dict(starts)
-
 
 def _mean(values: Collection[float]) -> float:
     return float(np.mean(list(values))) if values else float('nan')

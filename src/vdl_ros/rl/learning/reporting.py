@@ -52,8 +52,6 @@ class RateWindow:
 NOT_SAVED = 'a failed write'
 # Longest time until a checkpoint that could not be written is tried again, s.
 _RETRY_S = 30.0
-# Shortest time between two records of the actors' restarts, s.
-_ACTORS_S = 1.0
 # Steps of an episode, and time, after which a run without the end of one is told of time_limit.
 _ENDLESS, _ENDLESS_S = 10_000, 60.0
 # Longest time left that is shown, s: a robot that plays has no end.
@@ -87,8 +85,6 @@ class RunReporter:
         self._evaluations = evaluations
         self._run_windows, self._row_windows = (
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
-        self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
-        self._actors_due = 0.0
         self._hinted = False
         self._told_of_errors = WriteErrors(calls.warn)
         self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
@@ -144,10 +140,6 @@ class RunReporter:
             with self._told_of_errors('checkpoint'):
                 self.save()
                 self._checkpoint_due = now + self._run.checkpoint_period
-        if now >= self._actors_due:
-            self._actors_due = now + _ACTORS_S
-            with self._told_of_errors('restarts of actors'):
-                self._save_actors(self._folder)
 
     def _hint_at_endless_episodes(self, over: bool) -> None:
         progress = self._progress
@@ -157,12 +149,6 @@ class RunReporter:
             self._hinted = True
             self._calls.warn(f'no episode has ended, the longest has {steps:,} steps; if they '
                              'never end, time_limit:=STEPS truncates them')
-
-    def _save_actors(self, folder: RunFolder) -> None:
-        found = self._progress.totals['actor_restarts'], self._progress.actor_starts()
-        if found != self._saved_actors:
-            folder.save_actors(*found)
-            self._saved_actors = found
 
     def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
         learner, progress, totals = self._learner, self._progress, self._progress.totals
@@ -236,8 +222,6 @@ class RunReporter:
         if self._folder is not None:
             # Somebody may have removed it.
             self._folder.path.mkdir(exist_ok=True)
-            # First: a restart that the checkpoint has must not be counted again.
-            self._save_actors(self._folder)
             replay = self._learner.algorithm.replay_arrays() \
                 if self._folder.config.save_replay else None
             self._folder.save(

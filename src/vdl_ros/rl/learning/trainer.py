@@ -275,9 +275,6 @@ class Trainer:
                 except ValueError as error:
                     raise CheckpointError(f'{folder.path}: replay: {error}') from None
         self.progress.restarts += int(folder.restarted)
-        restarts, starts = folder.load_actors()
-        # The actors of another launch are other processes, though they have the same names.
-        self.progress.restore_actors(restarts, starts if folder.restarted else {})
 
     def run(self, stop: threading.Event) -> str:
         """Learn until the run is over or ``stop`` is set; write last checkpoint and summary.

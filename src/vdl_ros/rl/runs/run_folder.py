@@ -1,6 +1,5 @@
 """The folder of a run: its files, and the lock that keeps other processes out of it."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,7 +14,6 @@ from vdl_ros.common import files
 from vdl_ros.common.event_file import EventFile
 from vdl_ros.common.memory import check_archive
 from vdl_ros.common.quoting import cause
-from vdl_ros.common.schema import converted
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
@@ -50,11 +48,6 @@ class RunFolderError(ValueError):
     """A folder that cannot hold this run; the message names it and what to do."""
 
 
-class _Actors(msgspec.Struct):
-    restarts: int = 0
-    starts: dict[str, int] = {}
-
-
 class RunFolder:
     """The files of one run, see docs/runs.md.
 
@@ -71,7 +64,7 @@ class RunFolder:
     ) -> None:
         self.path, self.config = path, config or RunFolderConfig()
         self.checkpoint, self.best = path / files.CHECKPOINT, path / files.BEST
-        self._launch_file, self._actors_file = path / files.LAUNCH_FILE, path / '.actors.json'
+        self._launch_file = path / files.LAUNCH_FILE
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume)
@@ -204,15 +197,6 @@ class RunFolder:
             'checkpoint-*.pt')), key=lambda each: (each <= agent_steps, each))
         for each in steps[:-self.config.keep_checkpoints]:
             self._kept_file(each).unlink()
-
-    def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        files.write_text(
-            self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
-
-    def load_actors(self) -> tuple[int, dict[str, int]]:
-        found = converted(
-            files.read_json(self._actors_file), _Actors, str(self._actors_file), RunFolderError)
-        return found.restarts, found.starts
 
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()
