@@ -4,15 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
-from rcl_interfaces.srv import SetParameters
 from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.geometry import expand, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import ArmPose
-from vdl_ros.nodes.robot_state import RobotStateNode
+from vdl_ros.nodes.robot_state import RobotStateNode, main
 from vdl_ros.ros.messages.joint_messages import FrameTree
 
 POSE = [0.4, 0.3, -0.7, 0.2, 0.25]
@@ -70,26 +68,6 @@ def test_estimated_pose_is_published_as_a_second_arm(node_here, peer, received):
     assert not descriptions
 
 
-def test_description_can_be_changed_and_invalid_ones_are_refused(node_here, peer, received):
-    descriptions = received[0]
-    node_here(RobotStateNode)
-
-    def change(text):
-        value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text)
-        return peer.call(SetParameters, 'robot_state/set_parameters', SetParameters.Request(
-            parameters=[Parameter(name='robot_description', value=value)])).results[0]
-
-    peer.until(lambda: descriptions, 'the description')
-    for text, reason in (('<robot', 'URDF'),
-                         (expand().replace('name="wrist"', 'name="joint"'), 'wrist'),
-                         (expand().replace('<joint name="wrist" type="revolute"',
-                                           '<joint name="x&#10;[FATAL] y" type="z"'),
-                          r'joint x\n[FATAL] y: type')):
-        refused = change(text)
-        assert not refused.successful, reason
-        assert reason in refused.reason
-        assert refused.reason.isprintable(), reason
-    longer = expand({'forearm_length': 0.2})
-    assert change(longer).successful
-    peer.until(lambda: descriptions[-1].data == longer, 'the new description')
-    assert {each.data for each in descriptions} == {expand(), longer}
+def test_a_description_that_is_no_arm_is_refused(refused):
+    assert refused(main, 'robot_description:=<robot name="table"/>') == (
+        'robot_state: URDF: the links are no tree: no link without a parent')

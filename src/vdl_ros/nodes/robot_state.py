@@ -4,21 +4,19 @@ With ``source:=pose`` the frames belong to a second arm, have ``frame_prefix``, 
 is published.
 """
 
-from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
-from rclpy.parameter import Parameter
+from rcl_interfaces.msg import ParameterDescriptor
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.geometry import ArmGeometry, GeometryConfig, GeometryError, parse
-from vdl_ros.common.quoting import shown
+from vdl_ros.arm.geometry import GeometryConfig, parse
 from vdl_ros.common.settings import Scalar
 from vdl_ros.msg import ArmPose
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import ArmFrames, positions_of
 from vdl_ros.ros.node_settings import RobotStateConfig
 
-# As in robot_state_publisher: the URDF text, which may be changed at run time.
+# As in robot_state_publisher: the URDF text.
 DESCRIPTION = 'robot_description'
 
 
@@ -34,35 +32,18 @@ class RobotStateNode(BaseNode):
         geometry = (parse(self._text.value) if self._text is not None
                     else self.settings(GeometryConfig).load())
         self.declare_parameter(DESCRIPTION, geometry.urdf, ParameterDescriptor(
-            description='The URDF text; an invalid one is refused and the old one stays.'))
-        self._description = self.pub('robot_description')
+            description='The URDF text.', read_only=True))
+        self._frames = ArmFrames(geometry, self._config.frame_prefix)
+        if self._config.source == 'joint_states':
+            self.pub('robot_description').publish(String(data=geometry.urdf))
+        self.pub('/tf_static').publish(TFMessage(transforms=self._frames.fixed(self.stamp())))
         self._moving = self.pub('/tf')
-        self._fixed = self.pub('/tf_static')
-        self._set_geometry(geometry)
-        self.add_on_set_parameters_callback(self._on_parameters)
         self.sub(f'arm/{self._config.source}', self._on_positions)
 
     def take_settings(self) -> dict[str, Scalar]:
         """Keep the text of the description, which is no setting."""
         self._text = self._parameter_overrides.pop(DESCRIPTION, None)
         return super().take_settings()
-
-    def _set_geometry(self, geometry: ArmGeometry) -> None:
-        self._frames = ArmFrames(geometry, self._config.frame_prefix)
-        if self._config.source == 'joint_states':
-            self._description.publish(String(data=geometry.urdf))
-        self._fixed.publish(TFMessage(transforms=self._frames.fixed(self.stamp())))
-
-    def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
-        for parameter in changed:
-            if parameter.name == DESCRIPTION:
-                try:
-                    self._set_geometry(parse(str(parameter.value)))
-                except GeometryError as error:
-                    reason = shown(str(error), 300)
-                    self.get_logger().error(f'robot_description refused: {reason}')
-                    return SetParametersResult(successful=False, reason=reason)
-        return SetParametersResult(successful=True)
 
     def _on_positions(self, message: JointState | ArmPose) -> None:
         self._moving.publish(TFMessage(transforms=self._frames.moving(
