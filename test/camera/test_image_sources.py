@@ -330,8 +330,7 @@ def test_settings_of_camera_and_placement():
             ({'source': 'a.mp4', 'image_width': 64, 'image_height': 48}, (64, 48))):
         assert build(CameraConfig, values).size == size
     for values, names in (({'image_width': 64}, '64 x 0'),
-                          ({'image_width': 4, 'image_height': 48}, '4 x 48'),
-                          ({'calibration': 'a.yaml'}, 'calibration')):
+                          ({'image_width': 4, 'image_height': 48}, '4 x 48')):
         with pytest.raises(SettingError, match=names):
             build(CameraConfig, values)
     # The URDF has the same defaults as the placement.

@@ -63,8 +63,6 @@ class CameraConfig:
         unit='pixels')
     field_of_view: float = setting(
         0.75, 'Vertical field of view with sim.', minimum=0.05, maximum=2.5, unit='rad')
-    calibration: str = setting(
-        '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 
     def __post_init__(self) -> None:
         size = (self.image_width, self.image_height)
@@ -72,10 +70,6 @@ class CameraConfig:
             raise SettingError(
                 f'image_width, image_height: {size[0]} x {size[1]} is not allowed: '
                 f'both at least {_MIN_SIDE}, or both 0')
-        if self.calibration and self.source == SIMULATED:
-            raise SettingError(
-                f'calibration: {self.calibration!r} is not allowed: the simulated camera has '
-                'its own')
 
     @property
     def size(self) -> tuple[int, int] | None:

@@ -19,7 +19,7 @@ from vdl_ros.camera.image_sources import ImageSource, RateLimiter, Reader, is_de
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.base_node import BaseNode, Health
-from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
+from vdl_ros.ros.messages.images import pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
 Pixels = NDArray[np.uint8]
@@ -121,8 +121,6 @@ class RealFeed:
 
     def __init__(self, node: Node, config: CameraConfig, publish: ImageCallback) -> None:
         self._node, self._publish, self._source = node, publish, config.source
-        self._calibration = load_calibration(config.calibration) if config.calibration else None
-        self._mismatch = ''
         self._last_at = time.monotonic()
         self._stamp = 0  # of the last image, ns
 
@@ -151,28 +149,14 @@ class RealFeed:
         # increase all the same, unless time jumps back; none is before simulated time 0.
         self._stamp = max(0, now - age, min(self._stamp + 1, now))
         height, width, _ = image.pixels.shape
-        self._publish(image.pixels, self._info(width, height),
+        self._publish(image.pixels, uncalibrated(width, height),
                       Time(nanoseconds=self._stamp).to_msg())
-
-    def _info(self, width: int, height: int) -> CameraInfo:
-        known = self._calibration
-        if known is None:
-            return uncalibrated(width, height)
-        if (known.width, known.height) == (width, height):
-            self._mismatch = ''
-            return known
-        mismatch = (f'calibration: it is for {known.width} x {known.height}, images are '
-                    f'{width} x {height}')
-        if mismatch != self._mismatch:
-            self._mismatch = mismatch
-            self._node.get_logger().error(f'{mismatch}: camera_info is uncalibrated')
-        return uncalibrated(width, height)
 
     def health(self) -> Health:
         reader = self._reader
         quiet = time.monotonic() - self._last_at
         warning = reader.fault or ('end of the source' if reader.ended else '') or (
-            f'no image for {quiet:.0f} s' if quiet > _QUIET_S else '') or self._mismatch
+            f'no image for {quiet:.0f} s' if quiet > _QUIET_S else '')
         return warning, {'images damaged': reader.damaged, 'images missed': reader.missed}
 
     def close(self) -> None:

@@ -8,10 +8,8 @@ import array
 import copy
 import importlib
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +20,7 @@ from std_msgs.msg import Header
 from vdl_ros.camera.camera_config import COMPRESSED
 from vdl_ros.common import images
 from vdl_ros.common.images import ENCODINGS, ImageError, channels_of
-from vdl_ros.common.plain_yaml import read_yaml
 from vdl_ros.common.quoting import quoted, shown
-from vdl_ros.common.settings import SettingError
 from vdl_ros.ros import qos
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
@@ -94,32 +90,12 @@ def _by_cv_bridge(message: Any, unknown: ImageError) -> NDArray[np.uint8]:
     return pixels
 
 
-_Size = Annotated[int, msgspec.Meta(gt=0, lt=2**16)]
-
-
-class _Numbers(msgspec.Struct):
-    data: list[float]
-
-
-class _Calibration(msgspec.Struct):
-    image_width: _Size
-    image_height: _Size
-    distortion_model: Literal['plumb_bob', 'rational_polynomial', 'equidistant']
-    distortion_coefficients: _Numbers
-    camera_matrix: _Numbers
-    rectification_matrix: _Numbers
-    projection_matrix: _Numbers
-
-
-# Allowed numbers of coefficients by distortion model.
-_COEFFICIENTS = {'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
-
-
 def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:
     """Return the message of a camera without distortion; ``matrix`` is [3, 3], pixels."""
     k = np.asarray(matrix, np.float64)
     p = np.hstack([k, np.zeros((3, 1))])
-    return _info(width, height, 'plumb_bob', np.zeros(5), k, np.eye(3), p)
+    return CameraInfo(width=width, height=height, distortion_model='plumb_bob', d=[0.0] * 5,
+                      k=k.ravel(), r=np.eye(3).ravel(), p=p.ravel())
 
 
 def uncalibrated(width: int, height: int) -> CameraInfo:
@@ -131,44 +107,3 @@ def stamped(info: CameraInfo, stamp: Time) -> CameraInfo:
     message = copy.copy(info)
     message.header = Header(stamp=stamp, frame_id=CAMERA_FRAME)
     return message
-
-
-def load_calibration(path: str) -> CameraInfo:
-    """Return the message of a calibration file, YAML as ``camera_calibration`` writes it."""
-    try:
-        return _calibration(msgspec.convert(read_yaml(Path(path)), _Calibration))
-    except ValueError as error:
-        raise SettingError(
-            f'calibration: {path}: {shown(" ".join(str(error).split()), 300)}') from None
-
-
-def _calibration(given: _Calibration) -> CameraInfo:
-    k = _array(given, 'camera_matrix', 9).reshape(3, 3)
-    r = _array(given, 'rectification_matrix', 9).reshape(3, 3)
-    p = _array(given, 'projection_matrix', 12).reshape(3, 4)
-    for name, matrix in (('camera_matrix', k), ('projection_matrix', p)):
-        if matrix[0, 0] <= 0.0 or matrix[1, 1] <= 0.0:
-            raise ValueError(f'{name}: focal lengths {matrix[0, 0]:g}, {matrix[1, 1]:g} are '
-                             'not allowed: more than 0')
-        if matrix[1, 0] or list(matrix[2, :3]) != [0.0, 0.0, 1.0]:
-            raise ValueError(f'{name}: not of the form fx s cx, 0 fy cy, 0 0 1')
-    if np.abs(r @ r.T - np.eye(3)).max() > 1e-3 or np.linalg.det(r) < 0.0:
-        raise ValueError('rectification_matrix: not a rotation')
-    model = given.distortion_model
-    d = _array(given, 'distortion_coefficients', *_COEFFICIENTS[model])
-    return _info(given.image_width, given.image_height, model, d, k, r, p)
-
-
-def _array(given: _Calibration, name: str, *counts: int) -> NDArray[np.float64]:
-    data = np.array(getattr(given, name).data, np.float64)
-    if len(data) not in counts or not np.isfinite(data).all():
-        raise ValueError(f'{name}: {" or ".join(map(str, counts))} finite numbers are needed')
-    return data
-
-
-def _info(
-    width: int, height: int, model: str, d: NDArray[np.float64], k: NDArray[np.float64],
-    r: NDArray[np.float64], p: NDArray[np.float64],
-) -> CameraInfo:
-    return CameraInfo(width=width, height=height, distortion_model=model, d=d.tolist(),
-                      k=k.ravel(), r=r.ravel(), p=p.ravel())
