@@ -55,7 +55,9 @@ class BagBuilder:
         self.messages.append((ns + late_ns, f'{self.prefix}/{topic}', message))
 
     def image(self, ns, pixels, encoding='rgb8', late_ns=0):
-        self.add('camera/image_raw', ns, to_image(pixels, stamp(ns), encoding=encoding), late_ns)
+        message = to_image(pixels, stamp(ns))
+        message.encoding = encoding
+        self.add('camera/image_raw', ns, message, late_ns)
 
     def compressed_image(self, ns, pixels):
         self.add('camera/image_raw/compressed', ns, to_compressed_image(pixels, stamp(ns)))

@@ -446,7 +446,8 @@ def test_a_bag_with_images_becomes_what_a_live_session_observed(tmp_path):
             odom.twist.twist.linear.x = 1e-4 * millisecond
             say('odom', 'odom', odom, {'speed': 1e-4 * millisecond})
         if millisecond % 33 == 0:
-            image = to_image(pixels, stamp(now), encoding='bgr8')
+            image = to_image(pixels, stamp(now))
+            image.encoding = 'bgr8'
             say('eye', 'eye', image, {}, frame(contract.images[0], pixels_of(image)))
         if millisecond % 47 == 0:
             image = to_compressed_image(pixels, stamp(now))

@@ -54,7 +54,9 @@ def test_the_example_does_not_answer_while_an_image_is_silent():
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     images.add('left', to_image(pixels, Time()))
     assert not images.are_new, 'there is no other one'
-    images.add('right', to_image(pixels, Time(), encoding='bgr8'))
+    other = to_image(pixels, Time())
+    other.encoding = 'bgr8'
+    images.add('right', other)
     assert images.are_new
     np.testing.assert_array_equal(images.newest['left'], pixels)
     np.testing.assert_array_equal(images.newest['right'], pixels[..., ::-1])

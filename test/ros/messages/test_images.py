@@ -21,10 +21,10 @@ def picture(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
 
-def refused(function, *arguments, **options):
+def refused(function, *arguments):
     """Return the reason, of one line."""
     with pytest.raises(ImageError) as caught:
-        function(*arguments, **options)
+        function(*arguments)
     assert '\n' not in str(caught.value)
     return str(caught.value)
 
@@ -92,11 +92,10 @@ def test_every_encoding_is_read_as_rgb_with_and_without_padding():
             ('rgb8', 3, 0, 2, 5), ('bgr8', 3, 2, 0, 0), ('rgba8', 4, 0, 2, 5),
             ('bgra8', 4, 2, 0, 0), ('mono8', 1, 0, 0, 5)):
         pixels = picture(3, 4, channels)
-        message = to_image(pixels, STAMP, encoding=encoding)
         rows = np.zeros((3, 4 * channels + padding), np.uint8)
         rows[:, :4 * channels] = pixels.reshape(3, -1)
-        message.step, message.data = rows.shape[1], array.array('B', rows.tobytes())
-        back = from_image(message)
+        back = from_image(Image(height=3, width=4, encoding=encoding, step=rows.shape[1],
+                                data=array.array('B', rows.tobytes())))
         assert back.shape == (3, 4, 3)
         assert back.flags.c_contiguous, encoding
         for channel, source in enumerate((red, min(1, channels - 1), blue)):
@@ -122,10 +121,9 @@ def test_a_message_that_is_no_picture_is_refused():
 
 
 def test_what_cannot_be_sent_is_refused():
-    for pixels, encoding in (
-            (np.zeros((3, 4, 3), np.float32), 'rgb8'), (np.zeros((3, 4), np.uint8), 'rgb8'),
-            (np.zeros((0, 4, 3), np.uint8), 'rgb8'), (np.zeros((3, 4, 3), np.uint8), 'mono16')):
-        assert encoding in refused(to_image, pixels, STAMP, encoding=encoding)
+    for pixels in (np.zeros((3, 4, 3), np.float32), np.zeros((3, 4), np.uint8),
+                   np.zeros((0, 4, 3), np.uint8)):
+        assert 'uint8 (height, width, 3)' in refused(to_image, pixels, STAMP)
 
 
 def test_a_cv_bridge_is_asked_for_other_encodings(monkeypatch):

@@ -19,7 +19,7 @@ from std_msgs.msg import Header
 
 from vdl_ros.camera.camera_config import COMPRESSED
 from vdl_ros.common import images
-from vdl_ros.common.images import ENCODINGS, ImageError, channels_of
+from vdl_ros.common.images import ImageError
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.ros import qos
 
@@ -38,25 +38,16 @@ def subscribe_to_images(
             else 'camera/image_raw', on_image)
 
 
-def to_image(
-    pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME, encoding: str = 'rgb8',
-) -> Image:
-    """Return the message of an image of ``ENCODINGS``; its bytes are copied once.
-
-    ``pixels`` are uint8 [height, width, channels], or [height, width] for mono8.
-    """
-    if encoding not in ENCODINGS:
-        raise ImageError(
-            f'image: encoding {quoted(encoding)} is not one of {", ".join(ENCODINGS)}')
-    channels = channels_of(encoding)
-    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
-    if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] != channels or not pixels.size:
-        raise ImageError(f'image: {pixels.dtype.name} {pixels.shape} is not allowed for '
-                         f'{encoding}: uint8 (height, width, {channels})')
+def to_image(pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME) -> Image:
+    """Return the message of an image, RGB, uint8 [height, width, 3]; its bytes are copied once."""
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+        raise ImageError(f'image: {pixels.dtype.name} {pixels.shape} is not allowed: '
+                         'uint8 (height, width, 3)')
     data = array.array('B')
     data.frombytes(np.ascontiguousarray(pixels).reshape(-1).data)
-    return Image(header=Header(stamp=stamp, frame_id=frame_id), height=shape[0], width=shape[1],
-                 encoding=encoding, is_bigendian=0, step=shape[1] * channels, data=data)
+    height, width, channels = pixels.shape
+    return Image(header=Header(stamp=stamp, frame_id=frame_id), height=height, width=width,
+                 encoding='rgb8', is_bigendian=0, step=width * channels, data=data)
 
 
 def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time) -> CompressedImage:
