@@ -19,7 +19,7 @@ first:
   search:
     agent:
       learning_rate: [0.1]
-      hidden_size__choice: [16, 32]
+      hidden_size: [16, 32]
       ppo_clip: {low: 0.1, high: 0.3}
   env: {env_id: CartPole-v1, num_envs: 8}
 second:

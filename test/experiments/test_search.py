@@ -30,10 +30,10 @@ CONTENT = {
     'search': {'sampler': 'random', 'pruner': 'median', 'startup_trials': 2,
                'agent': {'learning_rate': {'low': 1e-3, 'high': 1e-2}}}}
 KNOWN = agent_settings()
-RATE = make_space(KNOWN['learning_rate'], '', {'low': 1e-4, 'high': 0.1, 'log': True})
-WIDTH = make_space(KNOWN['hidden_size'], '', {'low': 8, 'high': 256})
-SIZES = make_space(KNOWN['lstm_size'], '', [0, 64, 128])
-RATES = make_space(KNOWN['learning_rate'], '', [0.1, 0.01])
+RATE = make_space(KNOWN['learning_rate'], {'low': 1e-4, 'high': 0.1, 'log': True})
+WIDTH = make_space(KNOWN['hidden_size'], {'low': 8, 'high': 256})
+SIZES = make_space(KNOWN['lstm_size'], [0, 64, 128])
+RATES = make_space(KNOWN['learning_rate'], [0.1, 0.01])
 
 
 class FakeRunner:

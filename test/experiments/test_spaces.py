@@ -5,14 +5,13 @@ import pytest
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.experiments.checker import bodies
-from vdl_ros.experiments.spec import agent_settings, make_space, split_key
+from vdl_ros.experiments.spec import agent_settings, make_space
 
 KNOWN = agent_settings()
 
 
-def space(key, content):
-    name, suffix = (key, '') if key in KNOWN else split_key(key)
-    return make_space(KNOWN[name], suffix, content)
+def space(name, content):
+    return make_space(KNOWN[name], content)
 
 
 def draw(spaces, count=200):
@@ -31,15 +30,13 @@ def draw(spaces, count=200):
 def test_each_key_draws_from_its_own_space():
     # SLM-Lab's first version drew all of them from the last.
     found = draw({
-        'choice': space('hidden_size__choice', [16, 32]),
-        'grid': space('lstm_size__grid_search', [64, 128]),
-        'randint': space('ppo_epochs__randint', [3, 6]),
-        'uniform': space('learning_rate__uniform', [0.1, 0.2]),
-        'normal': space('discount__normal', [0.9, 0.01]),
+        'choice': space('hidden_size', [16, 32]),
+        'whole': space('ppo_epochs', {'low': 3, 'high': 5}),
+        'uniform': space('learning_rate', {'low': 0.1, 'high': 0.2}),
+        'normal': space('discount', {'mean': 0.9, 'deviation': 0.01}),
         'log': space('entropy_cost', {'low': 1e-4, 'high': 1e-1, 'log': True})})
     assert set(found['choice']) == {16, 32}
-    assert set(found['grid']) == {64, 128}
-    assert set(found['randint']) == {3, 4, 5}
+    assert set(found['whole']) == {3, 4, 5}
     assert 0.1 <= min(found['uniform']) < 0.11 < 0.19 < max(found['uniform']) <= 0.2
     mean = sum(found['normal']) / 200
     assert mean == pytest.approx(0.9, abs=0.003)
@@ -49,27 +46,26 @@ def test_each_key_draws_from_its_own_space():
 
 def test_a_normal_distribution_ends_where_the_setting_does():
     found = draw({'discount': space('discount', {'mean': 0.99, 'deviation': 0.1}),
-                  'ppo_epochs': space('ppo_epochs__normal', [4, 2])})
+                  'ppo_epochs': space('ppo_epochs', {'mean': 4, 'deviation': 2})})
     assert max(found['discount']) == 1.0
     assert min(found['ppo_epochs']) == 1
     assert all(type(each) is int for each in found['ppo_epochs'])
 
 
 def test_a_space_that_cannot_be_searched_is_refused():
-    for key, content, message in (
+    for name, content, message in (
             ('learning_rate', [0.1], 'one value'), ('hidden_size', [16, 16], 'one value'),
             ('learning_rate', {'low': 0.1, 'high': 0.1}, 'one value'),
-            ('ppo_epochs__randint', [3, 4], 'one value'),
-            ('learning_rate__normal', [0.1, 0.0], 'one value'),
+            ('learning_rate', {'mean': 0.1, 'deviation': 0.0}, 'one value'),
             ('hidden_size', [16, 32, 16], 'a value twice'),
-            ('hidden_size__choice', [16, 5000], 'hidden_size: 5000 is not allowed'),
-            ('learning_rate__uniform', [0.2, 0.1], 'low is above high'),
+            ('hidden_size', [16, 5000], 'hidden_size: 5000 is not allowed'),
+            ('learning_rate', {'low': 0.2, 'high': 0.1}, 'low is above high'),
             ('learning_rate', {'low': 0.0, 'high': 0.1, 'log': True}, 'above 0'),
             ('learning_rate', {'low': 0.1}, 'is not a space'),
             ('network', {'low': 0, 'high': 1}, 'it is not a number'),
-            ('hidden_size__uniform', [16.5, 32], 'a whole number')):
+            ('hidden_size', {'low': 16.5, 'high': 32}, 'a whole number')):
         with pytest.raises(SettingError, match=message):
-            space(key, content)
+            space(name, content)
 
 
 def test_bodies_are_the_products_of_slm_lab_and_contradictions_are_refused():

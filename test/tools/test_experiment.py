@@ -15,7 +15,7 @@ AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000,
          'stop_at_return': 'never', 'unroll_length': 10}
 ENV = {'env_id': 'CartPole-v1', 'num_envs': 4}
 SPACES = {'agent': {'learning_rate': {'low': 1e-4, 'high': 1e-2, 'log': True},
-                    'entropy_cost__choice': [0.0, 0.01]}}
+                    'entropy_cost': [0.0, 0.01]}}
 SPECS = {
     'searched': {'description': 'Two <settings>.', 'agent': AGENT, 'env': ENV,
                  'meta': {'sessions': 1, 'trials': 2},

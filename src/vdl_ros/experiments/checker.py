@@ -11,7 +11,6 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds import is_world
 from vdl_ros.experiments.spec import (
-    SUFFIXES,
     MetaConfig,
     ReferenceConfig,
     Search,
@@ -21,7 +20,6 @@ from vdl_ros.experiments.spec import (
     agent_settings,
     listed_agent_settings,
     make_space,
-    split_key,
 )
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.agents_file import AgentsFile, agents_of_world, check_bodies
@@ -140,16 +138,13 @@ class _SpecReader:
             where, {name: value for name, value in content.items() if name in own}, own))
         spaces: dict[str, Space] = {}
         for part, known in (('agent', agent_settings()), ('env', settings_of(EnvConfig))):
-            for key, each in self._file.mapping((*where, part), content.get(part, {})).items():
-                at = (*where, part, key)
-                name, suffix = (key, '') if key in known else split_key(key)
-                if name not in known or suffix not in ('', *SUFFIXES):
-                    self._file.fault(at, f'no such setting{suggestion(key, known)}')
+            for name, each in self._file.mapping((*where, part), content.get(part, {})).items():
+                at = (*where, part, name)
+                if name not in known:
+                    self._file.fault(at, f'no such setting{suggestion(name, known)}')
                 elif name in ('algorithm', 'env_id'):
                     self._file.fault(at, 'cannot be searched; write a spec for each')
-                elif name in spaces:
-                    self._file.fault(at, f'{name} has two spaces')
-                elif made := self._file.attempt(at, make_space, known[name], suffix, each):
+                elif made := self._file.attempt(at, make_space, known[name], each):
                     spaces[name] = made
                     self._searched[name] = at, each
         search = Search(config, spaces)

@@ -65,8 +65,6 @@ class ReferenceConfig:
         maximum=1_000_000_000_000, unit='steps')
 
 
-#: Forms of SLM-Lab, after the name of the setting and two underscores.
-SUFFIXES = ('choice', 'grid_search', 'randint', 'uniform', 'normal')
 _FORMS = 'a list of values, {low, high, log}, or {mean, deviation}'
 _ONE_VALUE = 'a space has several; a single value belongs to agent or env'
 
@@ -118,43 +116,21 @@ class Space:
         return round(number) if self.setting.type is int else number
 
 
-def split_key(key: str) -> tuple[str, str]:
-    """Return the setting's name in a key, and the form of SLM-Lab behind it or ''."""
-    name, _, suffix = key.rpartition('__')
-    return (name, suffix) if name else (key, '')
-
-
-def make_space(setting: Setting, suffix: str, content: Any) -> Space:
-    """Return the space of a setting; ``suffix`` is one of :data:`SUFFIXES`, or ''."""
+def make_space(setting: Setting, content: Any) -> Space:
     name = setting.name
-    keys = set(content) if isinstance(content, dict) else set()
-    if suffix in ('choice', 'grid_search') or (not suffix and isinstance(content, list)):
-        if not isinstance(content, list):
-            raise SettingError(f'{name}: {quoted(content)} is not allowed: a list of values')
+    if isinstance(content, list):
         return _choices(setting, content)
-    if suffix:
-        if not isinstance(content, list) or len(content) != 2:
-            raise SettingError(f'{name}: {quoted(content)} is not allowed: a list of two numbers')
-        first, second, log = *content, False
-    elif {'low', 'high'} <= keys <= {'low', 'high', 'log'}:
-        first, second, log = content['low'], content['high'], content.get('log', False)
-    elif keys == {'mean', 'deviation'}:
-        first, second, log, suffix = content['mean'], content['deviation'], False, 'normal'
-    else:
+    keys = set(content) if isinstance(content, dict) else set()
+    is_range = {'low', 'high'} <= keys <= {'low', 'high', 'log'}
+    if not is_range and keys != {'mean', 'deviation'}:
         raise SettingError(f'{name}: {quoted(content)} is not a space: {_FORMS}')
     if setting.type not in (int, float):
         raise SettingError(f'{name}: {quoted(content)} is not allowed, as it is not a number: a '
                            'list of values')
-    if suffix == 'normal':
-        return _normal(setting, first, second)
-    if suffix == 'randint':
-        # As numpy's: up to below the second.
-        if type(first) is not int or type(second) is not int:
-            raise SettingError(f'{name}: {quoted(content)} is not allowed: two whole numbers')
-        if setting.type is float:
-            return _choices(setting, list(range(first, second)))
-        second -= 1
-    low, high = (setting_value(setting, each) for each in (first, second))
+    if not is_range:
+        return _normal(setting, content['mean'], content['deviation'])
+    low, high = (setting_value(setting, content[each]) for each in ('low', 'high'))
+    log = content.get('log', False)
     if type(log) is not bool:
         raise SettingError(f'{name}: log: {quoted(log)} is not allowed: true or false')
     if low == high:

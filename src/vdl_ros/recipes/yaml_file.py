@@ -110,8 +110,7 @@ class YamlFile:
             return make(*arguments)
         except ValueError as error:
             name, _, reason = str(error).partition(': ')
-            # A key of a space may have a form behind the name of the setting.
-            is_named = where and where[-1].partition('__')[0] == name
+            is_named = where and where[-1] == name
             self.fault(where if is_named else (*where, name), reason,
                        is_of_host=isinstance(error.__cause__, _MISSING))
             return None
