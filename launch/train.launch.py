@@ -146,7 +146,7 @@ def actors(context, numbers, launch_id):
     recorded = bool(context.launch_configurations.get('record'))
     # Also when it resumes another run.
     return GroupAction([include(
-        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
+        'actors.launch.py', num_envs='0', record='', learner_rank='-1',
         await_recorder=str(recorded).lower(), launch_id=launch_id, **numbers)])
 
 

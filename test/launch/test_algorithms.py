@@ -7,7 +7,6 @@ import pytest
 
 from vdl_ros import local_training
 from vdl_ros.envs.registration import REACH
-from vdl_ros.nodes import evaluate as evaluate_node
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
 
@@ -49,15 +48,12 @@ def test_cartpole_is_learned(launch, run, settings):
     assert all(abs(value) < 1e6 for value in run.scalars('losses/loss'))
 
 
-def test_a_policy_with_a_memory_is_learned_and_played(launch, run, run_here):
+def test_a_policy_with_a_memory_is_learned_and_played(launch, run):
     found = train(launch, run, 'algorithm:=ppo', 'lstm_size:=32', 'last_action_reward:=true',
                   'stop_at_return:=80.0', 'num_actors:=1')
     assert found['ended_by'] == 'stop_at_return'
     # At random about 20. The last updates may have made it worse than in the episodes before.
-    assert played(launch, run, 'algorithm:=ppo', 'episodes:=10')[1] > 30
-    status, said = run_here(evaluate_node.main, 'algorithm:=dqn', f'checkpoint:={run.checkpoint}')
-    assert status == 2
-    assert f"{run.checkpoint}: algorithm is 'ppo', not 'dqn'" in said
+    assert played(launch, run, 'episodes:=10')[1] > 30
 
 
 @pytest.mark.parametrize(('algorithm', 'inference'), [('impala', 'learner'), ('ppo', 'actor')])

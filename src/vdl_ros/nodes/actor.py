@@ -99,10 +99,6 @@ class ActorNode(BaseNode):
         config = policy_config(message)
         if config.get('relearn'):
             raise SettingError('relearn: the learner learns from a bag and needs no actors')
-        wanted = self._settings.env_id
-        if wanted and config.get('env_id') != wanted:
-            raise SettingError(f'env_id: the learner trains on {quoted(config.get("env_id"))}, '
-                               f'this actor acts only in {wanted!r}')
         if config != self._config or self._mode is None:
             self.stop()
             self._mode = self._make_mode(config)

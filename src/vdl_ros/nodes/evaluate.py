@@ -57,8 +57,7 @@ class EvaluateNode(BaseNode):
         import_modules(self._modules)
         # For its spaces; it is registered again when it is known what ends the process.
         register(self._modules, self.get_namespace(), threading.Event())
-        loaded = load_policy(Path(path), env_id=self._config.env_id,
-                             algorithm=self._config.algorithm)
+        loaded = load_policy(Path(path))
         self._other = load_policy(
             Path(against), env_id=loaded.env.env_id) if (against := self._config.against) else None
         self._saved, self._env = loaded, replace(

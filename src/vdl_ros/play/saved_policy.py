@@ -50,12 +50,11 @@ class SavedPolicy:
         return Act(self.policy, self.action_space, deterministic=deterministic)
 
 
-def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPolicy:
+def load_policy(path: Path, *, env_id: str = '') -> SavedPolicy:
     """Return the policy of a checkpoint.
 
     Args:
         env_id: required environment, or task by the environment's own description; '': any.
-        algorithm: required algorithm; '': any.
 
     Raises:
         CheckpointError: not a readable checkpoint, or of another environment or network.
@@ -67,10 +66,9 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
     if env_id and described.get('task') == env_id != config.get('env_id'):
         # A robot with the same task; this host need not have its contract.
         config |= {'env_id': env_id, 'env_kwargs': ''}
-    for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
-        was = config.get(name)
-        if wanted and was != wanted:
-            raise CheckpointError(f'{path}: {name} is {quoted(was)}, not {wanted!r}')
+    was = config.get('env_id')
+    if env_id and was != env_id:
+        raise CheckpointError(f'{path}: env_id is {quoted(was)}, not {env_id!r}')
     env, train = select(EnvConfig, config), select(TrainConfig, config)
     algorithm_config = make_algorithm_config(train, config)
     spaces = factory.spaces(env)

@@ -415,7 +415,6 @@ class ActingConfig:
 class ActorConfig(ActingConfig):
     """Settings of one actor; it receives all others from the learner."""
 
-    env_id: str = setting('', 'Act only in this environment; empty: any.')
     num_envs: int = setting(
         0, 'Environments of this actor; 0: as the learner sets.', minimum=0, maximum=4096)
     await_recorder: bool = setting(
@@ -430,8 +429,6 @@ class EvaluateConfig:
     checkpoint: str = setting(
         '', 'Checkpoint, or folder of a run: its best.pt, else checkpoint.pt; it has the '
         'environment, env_kwargs and env_wrappers of its training.')
-    env_id: str = setting('', 'Refuse policies of other environments; empty: accept any.')
-    algorithm: str = setting('', 'Refuse policies of other algorithms; empty: accept any.')
     episodes: int = setting(20, 'Episodes to play.', minimum=1, maximum=1_000_000)
     deterministic: bool = setting(True, 'Take the most likely action; false: sample.')
     num_envs: int = setting(8, 'Environments that are stepped together.', minimum=1, maximum=4096)
