@@ -27,9 +27,9 @@ from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian
 from vdl_ros.arm.driver.usb import UsbArm, load_backend
 from vdl_ros.arm.joints import Motors
-backend, timeout = load_backend('fake_owi535:make'), UsbConfig().usb_timeout
-guardian = Guardian(0, 'fake_owi535:make', timeout)
-driver = ArmDriver(SafetyConfig(), UsbConfig().signs, lambda: UsbArm(0, backend, timeout),
+backend = load_backend('fake_owi535:make')
+guardian = Guardian(0, 'fake_owi535:make')
+driver = ArmDriver(SafetyConfig(), UsbConfig().signs, lambda: UsbArm(0, backend),
                    guardian, sent=lambda motors: None, notice=lambda kind, text: None)
 driver.open()
 driver.activate()

@@ -50,7 +50,7 @@ def nanoseconds(message):
 def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
         launch, peer):
     lengths = {'forearm_length': '0.2', 'hand_length': '0.13'}
-    process = launch.file('arm', 'view_port:=0', 'sim_seed:=5', 'rate:=5', 'black_box:=none',
+    process = launch.file('arm', 'view_port:=0', 'rate:=5', 'black_box:=none',
                           'camera_distance:=1.1', 'xacro_args:=' + ' '.join(
                               f'{name}={value}' for name, value in lengths.items()))
     states, images, infos, status, sent, frames, description = map(peer.listen, (

@@ -26,9 +26,8 @@ def generate_launch_description():
         cmd=['printenv', 'RCUTILS_CONSOLE_OUTPUT_FORMAT'], output='screen')])
 '''
 PARAMETERS = '''
-/**: {ros__parameters: {joint_rate: 25.0}}
+/**: {ros__parameters: {start_pose: base=-0.5}}
 /left/sim_arm: {ros__parameters: {start_pose: base=0.5}}
-/cell/right/sim_arm: {ros__parameters: {joint_rate: 20.0, start_pose: base=-0.5}}
 '''
 
 

@@ -104,7 +104,7 @@ EXPECTED = {
     'launch vdl_ros a': 'actors.launch.py arm.launch.py',
     'launch vdl_ros actors.launch.py num_a': 'num_actors:=',
     'run vdl_ros plot --sm': '--smooth',
-    'run vdl_ros teleop --ros-args -p held': 'held_timeout:=',
+    'run vdl_ros teleop --ros-args -p first': 'first_timeout:=',
     'run no_such_package t': '',
 }
 

@@ -32,6 +32,7 @@ from vdl_ros.ros.process import EXIT_OK, Niceness, call_back, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
 from vdl_ros.ros.training.actor import (
+    THREADS,
     ActorContext,
     ActorMode,
     CentralInferenceMode,
@@ -147,10 +148,9 @@ class ActorNode(BaseNode):
         frames = 1 if attacked is not None else factory.frames_per_observation(env)
         mode: ActorMode
         context = ActorContext(
-            self, self._id, self._start_id, seed, self._settings.actor_threads,
-            self._settings.credit_timeout, self.timer, self._on_acted,
-            self._policies.choice.heard, self._stopping, self._reaction_time.add,
-            say_state=self._say_state,
+            self, self._id, self._start_id, seed, THREADS, self._settings.credit_timeout,
+            self.timer, self._on_acted, self._policies.choice.heard, self._stopping,
+            self._reaction_time.add, say_state=self._say_state,
             **{'refresh': self._refresh} if env.in_real_time and with_replay else {})
         try:
             if train.inference == 'learner':
@@ -191,7 +191,7 @@ class ActorNode(BaseNode):
 
         from vdl_ros.attacks.attacked_env import AttackedEnv, warning
         from vdl_ros.play.saved_policy import load_surrogate
-        torch.set_num_threads(self._settings.actor_threads)
+        torch.set_num_threads(THREADS)
         try:
             attacked = AttackedEnv(
                 envs, attack, seed, normalized=train.normalize_observations,

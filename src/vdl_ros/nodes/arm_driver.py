@@ -28,10 +28,8 @@ class ArmDriverNode(ManagedNode):
     def __init__(self) -> None:
         super().__init__()
         usb = self.settings(UsbConfig)
-        self._port = UsbPort(usb.usb_product, load_backend(usb.usb_backend), usb.usb_timeout,
-                             usb.usb_port)
-        self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout,
-                                  lambda: self._port.name)
+        self._port = UsbPort(usb.usb_product, load_backend(usb.usb_backend), usb.usb_port)
+        self._guardian = Guardian(usb.usb_product, usb.usb_backend, lambda: self._port.name)
         self._inhibitor = SleepInhibitor()
         self._problem = ''
         self._topics = ArmTopics(

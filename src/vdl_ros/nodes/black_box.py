@@ -18,7 +18,7 @@ from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.bags.black_box import BlackBox, LastMessages, leaves_out
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.node_settings import BlackBoxConfig, RecordConfig
+from vdl_ros.ros.node_settings import BlackBoxConfig
 from vdl_ros.ros.process import EXIT_OK, state_folder
 
 _DISCOVER_S, _LOOK_S = 0.5, 0.1
@@ -45,8 +45,7 @@ class BlackBoxNode(BaseNode):
         topics = f'{space}/*,/statistics,/diagnostics' if space else '*'
         # What it records is no news.
         self.get_logger().set_level(LoggingSeverity.WARN)
-        self._recording = Recording(self, RecordConfig(topics=topics, max_memory=64),
-                                    self._messages, leaves_out)
+        self._recording = Recording(self, topics, self._messages, leaves_out, max_bytes=64 << 20)
         self.every(_DISCOVER_S, self._recording.discover_topics)
         self._recording.discover_topics()
         self._is_stopped: bool | None = None

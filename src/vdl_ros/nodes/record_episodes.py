@@ -42,7 +42,6 @@ from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.node_settings import RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back, split_words
 
 EXIT_REFUSED = 1
@@ -75,8 +74,8 @@ class RecordEpisodesNode(BaseNode):
         self.bags = EpisodeBags(options.output, compression=options.compression,
                                 distribution=os.environ.get('ROS_DISTRO', ''))
         topics = topics_of(self._contract, self.resolve_topic_name)
-        self.recording = Recording(self, RecordConfig(
-            topics=','.join(filter(None, [topics, options.topics]))), self.bags)
+        self.recording = Recording(
+            self, ','.join(filter(None, [topics, options.topics])), self.bags)
         self._timer = self.create_timer(0.5, self.recording.discover_topics)
         self.recording.discover_topics()
         #: Why it cannot go on; None while it can.

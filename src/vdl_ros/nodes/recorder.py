@@ -7,7 +7,6 @@ its publishers offer.
 import contextlib
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 from rclpy.executors import Executor
@@ -33,12 +32,11 @@ class RecorderNode(BaseNode):
         config = self.settings(RecordConfig)
         if not config.output:
             raise SettingError('output: none is given: output:=<folder of the bag>')
-        if config.robot:
-            config = replace(config, topics=topics_of(
-                find_contract(config.robot), self.resolve_topic_name))
+        topics = topics_of(find_contract(config.robot), self.resolve_topic_name) \
+            if config.robot else config.topics
         self.bag = BagWriter(Path(config.output), compression=config.compression,
                              distribution=os.environ.get('ROS_DISTRO', ''))
-        self.recording = Recording(self, config, self.bag)
+        self.recording = Recording(self, topics, self.bag)
         Diagnostics(self, self._health)
         self._timer = self.create_timer(0.5, self.recording.discover_topics)
         self.recording.discover_topics()

@@ -23,6 +23,8 @@ from vdl_ros.srv import StepSimulation
 TICK_S = 0.01
 # The caller of ~/step waits for the whole step: an hour is a mistake.
 MAX_STEP_S = 600.0
+# Period of joint states, in simulated time, s.
+_PERIOD_S = 1 / 60
 
 
 class SimArmNode(SimNode):
@@ -56,7 +58,7 @@ class SimArmNode(SimNode):
     def make_twin(self) -> ArmSimulation:
         scene = build_scene(self.settings(GeometryConfig).load(),
                             furnish=add_cube if self._config.cube else None)
-        twin = ArmSimulation(self.settings(SimulationConfig), self._config.sim_seed, scene=scene)
+        twin = ArmSimulation(self.settings(SimulationConfig), scene=scene)
         twin.reset(self._config.pose)
         return twin
 
@@ -84,9 +86,8 @@ class SimArmNode(SimNode):
             self._topics.driver.tick()
             self._publish_time()
             if self._twin.time >= self._joint_due - 1e-9:
-                period = 1.0 / self._config.joint_rate
                 # The next multiple of the period, so that the rate has no drift.
-                self._joint_due = (math.floor(self._twin.time / period + 1e-6) + 1) * period
+                self._joint_due = (math.floor(self._twin.time / _PERIOD_S + 1e-6) + 1) * _PERIOD_S
                 self._publish()
 
     def _on_step(

@@ -20,7 +20,6 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.node_settings import RecordConfig
 from vdl_ros.ros.process import EXIT_OK, spin_until, split_words
 
 EXIT_NOTHING = 1
@@ -111,8 +110,7 @@ class TopicsNode(BaseNode):
         self.get_logger().set_level(LoggingSeverity.WARN)
         self._seconds, self._counts = seconds, TopicCounts(self)
         self._recording = Recording(
-            self, RecordConfig(topics=','.join(patterns)), self._counts,
-            self._counts.cannot_count)
+            self, ','.join(patterns), self._counts, self._counts.cannot_count)
         self.every(_DISCOVER_S, self._recording.discover_topics)
 
     def work(self, executor: Executor, stop: threading.Event) -> int:

@@ -18,6 +18,7 @@ from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import WorldActorConfig
 from vdl_ros.ros.process import EXIT_OK, call_back
 from vdl_ros.ros.statistics.statistics import ThreadTimeStatistics
+from vdl_ros.ros.training.actor import THREADS
 from vdl_ros.ros.training.world_actors import WorldActors
 
 
@@ -40,7 +41,7 @@ class WorldActorNode(BaseNode):
                                'agents, such as chaser,prey')
         self.timer = ThreadTimer()
         self.actors = WorldActors(
-            self, names, settings.actor_id or self.unique_name, threads=settings.actor_threads,
+            self, names, settings.actor_id or self.unique_name, threads=THREADS,
             credit_timeout=settings.credit_timeout, timer=self.timer)
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
 

@@ -405,7 +405,6 @@ class ActingConfig:
     """What every actor has for itself."""
 
     actor_id: str = setting('', 'Unique name; empty: made of host, node and process.')
-    actor_threads: int = setting(1, 'CPU threads for the networks.', minimum=1, maximum=256)
     credit_timeout: float = setting(
         10.0, 'Without a policy, or credit while a learner goes on, the oldest trajectory counts '
         'as lost after this.', minimum=0.1, maximum=1e6, unit='s')

@@ -34,9 +34,6 @@ class RecordConfig:
         'FOLDER/NAME.yaml.')
     compression: str = setting(
         'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))
-    max_memory: int = setting(
-        256, 'Memory for messages that wait for the disk; further ones are dropped and counted.',
-        minimum=1, maximum=65_536, unit='MiB')
 
 
 @dataclass(frozen=True)
@@ -185,11 +182,8 @@ class SimArmConfig(TwinConfig):
     """The node ``sim_arm``."""
 
     stepped: bool = setting(False, 'Time advances only by the service ~/step.')
-    joint_rate: float = setting(
-        60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
     start_pose: str = setting(
         '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
-    sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
 
     @property
     def pose(self) -> dict[str, float]:

@@ -55,7 +55,7 @@ class Arm:
         self.backend = fake.FakeBackend(bench.folder)
         self.driver = ArmDriver(
             select(SafetyConfig, settings), self.signs,
-            UsbPort(0, self.backend, 0.1).open, self.guard,
+            UsbPort(0, self.backend).open, self.guard,
             sent=lambda motors: self.sent.append((self.now, motors)),
             notice=lambda level, text: self.notices.append((level, text)),
             interrupted=self.interrupted.append, clock=lambda: self.now)
@@ -189,7 +189,7 @@ def test_the_time_of_a_suspended_machine_counts(bench, monkeypatch):
         time, 'clock_gettime', lambda clock: passed[0] * (clock == time.CLOCK_BOOTTIME))
     backend, sent = fake.FakeBackend(bench().folder), []
     driver = ArmDriver(
-        SafetyConfig(), UsbConfig().signs, UsbPort(0, backend, 0.1).open, Guard(),
+        SafetyConfig(), UsbConfig().signs, UsbPort(0, backend).open, Guard(),
         sent=sent.append, notice=lambda level, text: None)
     driver.open()
     driver.activate()
@@ -563,7 +563,7 @@ def test_no_other_arm_takes_the_place_of_one_that_failed_or_was_plugged_in_elsew
     other.plug_into(2)
     # Listed first, and held by another driver.
     arm.backend.benches.insert(0, other)
-    holder = UsbArm(0, fake.FakeBackend(other.folder), 0.1)
+    holder = UsbArm(0, fake.FakeBackend(other.folder))
     arm.run(0.3, Motors(base=1))
     arm.bench.fail('timeout')
     arm.run(0.1, Motors(base=1))

@@ -36,7 +36,7 @@ from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian
 from vdl_ros.arm.driver.usb import UsbArm, load_backend
 from vdl_ros.common.children import take_mark
 take_mark()
-arm = UsbArm(0, load_backend('fake_owi535:make'), 0.1)
+arm = UsbArm(0, load_backend('fake_owi535:make'))
 guardian = Guardian(0, 'fake_owi535:make')
 guardian.start(wait=True)
 guardian.heartbeat(0.0)
@@ -315,7 +315,7 @@ def test_stalled_bus_does_not_end_the_attempts_to_stop():
 def test_guardian_gives_up_if_the_arm_stays_disconnected(bench):
     bench.fail('unplugged')
     backend = load_backend(BACKEND)
-    problem, duration = stop(lambda now: UsbArm(0, backend, 0.1))
+    problem, duration = stop(lambda now: UsbArm(0, backend))
     assert problem == 'the arm is not connected'
     assert duration == pytest.approx(2.0, abs=0.05)
 
@@ -328,7 +328,7 @@ def test_guardian_gives_up_if_the_arm_stays_disconnected(bench):
 def test_an_arm_at_another_port_is_stopped_as_soon_as_its_bus_is_back(bench):
     bench.plug_into(2)
     bench.fail('timeout')
-    port = UsbPort(0, load_backend(BACKEND), 0.1, '1-1', held=True)
+    port = UsbPort(0, load_backend(BACKEND), '1-1', held=True)
 
     def connect(now):
         if now[0] > 600.0:

@@ -93,7 +93,7 @@ def refusal(call, kind=usb.ArmUsbError):
 
 
 def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
-    arm = usb.UsbArm(0, backend, 0.1)
+    arm = usb.UsbArm(0, backend)
     arm.send(b'\x11\x02\x01')
     arm.close()
     assert [(each.setup, each.data, each.timeout) for each in bench.transfers] == [
@@ -103,17 +103,17 @@ def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
 
 
 def test_second_driver_is_refused_but_shared_access_commands_beside_the_first(bench, backend):
-    holder = usb.UsbArm(0, backend, 0.1)
-    assert 'second driver' in refusal(lambda: usb.UsbArm(0, fake.make(), 0.1), usb.DeviceBusyError)
+    holder = usb.UsbArm(0, backend)
+    assert 'second driver' in refusal(lambda: usb.UsbArm(0, fake.make()), usb.DeviceBusyError)
     other = usb.load_backend('fake_owi535:make')
-    guest = usb.UsbArm(0, other, 0.1, share=True)
+    guest = usb.UsbArm(0, other, share=True)
     guest.send(b'\x00\x00\x01')
     guest.close()
     assert other.calls == ['enumerate', 'open', 'close']
     holder.send(b'\x11\x02\x01')
     holder.close()
     assert bench.data == ['000001', '110201']
-    usb.UsbArm(0, fake.make(), 0.1).close()
+    usb.UsbArm(0, fake.make()).close()
 
 
 def test_each_usb_failure_has_its_error(bench, backend):
@@ -125,7 +125,7 @@ def test_each_usb_failure_has_its_error(bench, backend):
             ('busy', usb.DeviceBusyError, 'another process uses it'),
             ('io', usb.ArmUsbError, 'command failed: Input/output error')):
         bench.fail('')
-        arm = usb.UsbArm(0, backend, 0.1)
+        arm = usb.UsbArm(0, backend)
         bench.fail(fault)
         assert words in refusal(lambda arm=arm: arm.send(bytes(3)), kind)
         arm.close()
@@ -135,24 +135,24 @@ def test_missing_or_forbidden_device_error_names_the_udev_rule_or_the_other_prod
         bench, backend):
     for fault, kind in (('unplugged', usb.DeviceMissingError), ('denied', usb.ArmUsbError)):
         bench.fail(fault)
-        assert usb.how_to_install() in refusal(lambda: usb.UsbArm(0, backend, 0.1), kind)
+        assert usb.how_to_install() in refusal(lambda: usb.UsbArm(0, backend), kind)
         assert bench.transfers == []
     bench.fail('')
     bench.become(1)
     assert '1267:0001 is: usb_product:=1' in refusal(
-        lambda: usb.UsbArm(0, backend, 0.1), usb.DeviceMissingError)
-    usb.UsbArm(1, backend, 0.1).close()
+        lambda: usb.UsbArm(0, backend), usb.DeviceMissingError)
+    usb.UsbArm(1, backend).close()
 
 
 def test_of_several_arms_one_is_chosen_by_its_port(bench, tmp_path):
     other = fake.Bench(tmp_path)
     other.plug_into(2)
     both = fake.FakeBackend(bench.folder, tmp_path)
-    assert refusal(lambda: usb.UsbArm(0, both, 0.1)) == (
+    assert refusal(lambda: usb.UsbArm(0, both)) == (
         'arm 1267:0000: 2 are connected: choose one by usb_port:=1-1 or usb_port:=1-2')
     assert 'arm 1267:0000 at 1-3: no such USB device is connected; at 1-1, 1-2 is one' in refusal(
-        lambda: usb.UsbArm(0, both, 0.1, '1-3'), usb.OtherPortError)
-    chosen = usb.UsbPort(0, both, 0.1, '1-2')
+        lambda: usb.UsbArm(0, both, '1-3'), usb.OtherPortError)
+    chosen = usb.UsbPort(0, both, '1-2')
     chosen.open().send(bytes(3))
     assert (bench.data, other.data) == ([], ['000000'])
     chosen.release()
@@ -160,13 +160,13 @@ def test_of_several_arms_one_is_chosen_by_its_port(bench, tmp_path):
 
 
 def test_old_handle_stays_invalid_after_reconnection(bench, backend):
-    arm = usb.UsbArm(0, backend, 0.1)
+    arm = usb.UsbArm(0, backend)
     bench.fail('unplugged')
     bench.fail('')
     with pytest.raises(usb.DisconnectedError):
         arm.send(bytes(3))
     arm.close()
-    usb.UsbArm(0, backend, 0.1).send(bytes(3))
+    usb.UsbArm(0, backend).send(bytes(3))
 
 
 def test_the_rule_covers_both_products_and_only_them():
@@ -185,4 +185,4 @@ def test_invalid_backend_is_named_and_libusb_needs_no_system_package():
         assert repr(name) in line
         assert 'module:function' in line
     with pytest.raises(usb.DeviceMissingError):
-        usb.UsbArm(0xFFFF, usb.load_backend(), 0.1)
+        usb.UsbArm(0xFFFF, usb.load_backend())

@@ -10,9 +10,17 @@ from vdl_ros.arm import geometry
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.teleop.keyboard import Flags, Key, Keyboard
-from vdl_ros.arm.teleop.teleop import HELP, KEYS, REPORTS, Teleop, TeleopConfig
+from vdl_ros.arm.teleop.teleop import (
+    HELD_S,
+    HELP,
+    KEYS,
+    REPEAT_S,
+    REPORTS,
+    Teleop,
+    TeleopConfig,
+)
 
-FIRST, REPEAT = TeleopConfig().first_timeout, TeleopConfig().repeat_timeout
+FIRST = TeleopConfig().first_timeout
 
 
 @pytest.fixture
@@ -81,7 +89,7 @@ def test_held_key_runs_without_gap_until_release():
             elif not on and off is None:
                 off = now
         assert all(held), (delay, rate)
-        assert off - repeats[-1] <= REPEAT + 0.006, (delay, rate)
+        assert off - repeats[-1] <= REPEAT_S + 0.006, (delay, rate)
 
 
 def test_keys_that_stop_all_motors_and_keys_that_quit():
@@ -169,7 +177,7 @@ def test_dead_link_releases_the_keys_of_a_terminal_with_key_releases(kitty):
     kitty.feed(b'\x1b[97;1:1u', 61.0)
     for now in np.arange(61.0, 70.0, 0.1).tolist():
         kitty.feed(b'\x1b[?11u', now)
-        assert kitty.motors(now).moving == (now < 61.0 + TeleopConfig().held_timeout)
+        assert kitty.motors(now).moving == (now < 61.0 + HELD_S)
 
 
 @pytest.mark.parametrize('data', [

@@ -12,14 +12,13 @@ from vdl_ros.common.files import InUseError
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording
-from vdl_ros.ros.node_settings import RecordConfig
 
 
 def discover(node, tmp_path, *found, topics='*'):
     """Return the topics that are recorded if discovery finds these names and types."""
     node.get_topic_names_and_types = lambda: [(name, [kind]) for name, kind in found]
     with BagWriter(tmp_path / uuid.uuid4().hex) as bag:
-        recording = Recording(node, RecordConfig(topics=topics), bag)
+        recording = Recording(node, topics, bag)
         try:
             recording.discover_topics()
             recording.discover_topics()

@@ -60,9 +60,6 @@ class UsbConfig:
     usb_port: str = setting(
         '', 'USB port of the arm, such as 1-2.3, of those that `doctor` lists; empty: that of the '
         'only arm.')
-    usb_timeout: float = setting(
-        0.1, 'Time-out of a USB transfer, which blocks the node.', minimum=0.005, maximum=1.0,
-        unit='s')
     usb_backend: str = setting('', 'module:function that returns a pyusb backend; empty: libusb.')
     base_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
     shoulder_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)

@@ -101,10 +101,8 @@ class Guardian(Guard):
         port: returns the USB port of the arm that the driver holds, when it starts the process.
     """
 
-    def __init__(
-        self, product: int, backend: str = '', timeout: float = 0.1, port: Callable[[], str] = str,
-    ) -> None:
-        self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
+    def __init__(self, product: int, backend: str, port: Callable[[], str] = str) -> None:
+        self._options = [f'--product={product}', f'--backend={backend}']
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
@@ -319,7 +317,6 @@ def main(args: Sequence[str] | None = None) -> int:
         prog='guardian', description='Stop the arm when standard input is closed.')
     parser.add_argument('--product', type=int, required=True)
     parser.add_argument('--backend', default='')
-    parser.add_argument('--timeout', type=float, default=0.1)
     parser.add_argument('--port', default='')
     options = parser.parse_args(args)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -334,7 +331,7 @@ def main(args: Sequence[str] | None = None) -> int:
     problems: list[str] = []
     is_told = False
 
-    port = UsbPort(options.product, backend, options.timeout, options.port, held=True)
+    port = UsbPort(options.product, backend, options.port, held=True)
 
     def connect() -> UsbArm:
         # Beside the driver, which may hold the device: it hangs, or a new one has started.

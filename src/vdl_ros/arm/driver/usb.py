@@ -26,6 +26,8 @@ from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import cause, quoted, shown
 
 PACKET_SIZE = 3
+# Time-out of a transfer, which blocks the driver.
+_TIMEOUT_MS = 100
 
 # Where a motor's pair of bits is: byte, shift.
 _PLACES = {'gripper': (0, 0), 'wrist': (0, 2), 'elbow': (0, 4), 'shoulder': (0, 6), 'base': (1, 0)}
@@ -149,17 +151,13 @@ class UsbArm:
     ArmUsbError: it is missing, not permitted, busy, not the only one, or fails at once.
 
     Args:
-        timeout: of one command, s.
         port: where it is connected, as of :func:`arms`; empty: wherever the only arm is.
         share: do not claim it; another process keeps its claim.
     """
 
-    def __init__(
-        self, product: int, backend: Any, timeout: float, port: str = '', *, share: bool = False,
-    ) -> None:
+    def __init__(self, product: int, backend: Any, port: str = '', *, share: bool = False) -> None:
         kind = f'{VENDOR:04x}:{product:04x}'
         self._name = f'{kind} at {shown(port)}' if port else kind
-        self._timeout_ms = max(1, round(timeout * 1000))
         with self._errors('open'):
             found = arms(product, backend)
         if not port and len(found) > 1:
@@ -186,7 +184,7 @@ class UsbArm:
         """Write a command of 3 bytes; after an ArmUsbError the state of the motors is unknown."""
         with self._errors('command'):
             count = self._device.ctrl_transfer(
-                _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)
+                _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, _TIMEOUT_MS)
         if count != PACKET_SIZE:
             raise ArmUsbError(
                 f'arm {self._name}: it accepted {count} of {PACKET_SIZE} bytes of a command')
@@ -216,7 +214,7 @@ class UsbArm:
         except usb.core.USBError as error:
             kind, text = ArmUsbError, f'{what} failed: {error.strerror or error}'
             if isinstance(error, usb.core.USBTimeoutError) or error.errno == errno.ETIMEDOUT:
-                text = f'{what} not accepted within {self._timeout_ms} ms'
+                text = f'{what} not accepted within {_TIMEOUT_MS} ms'
             elif error.errno in (errno.EACCES, errno.EPERM):
                 text = f'no permission to {what} it: {how_to_install()}'
             elif error.errno == errno.EBUSY:
@@ -239,10 +237,8 @@ class UsbPort:
         held: whether the arm has been opened already, by another process.
     """
 
-    def __init__(
-        self, product: int, backend: Any, timeout: float, port: str = '', *, held: bool = False,
-    ) -> None:
-        self._arm = product, backend, timeout
+    def __init__(self, product: int, backend: Any, port: str = '', *, held: bool = False) -> None:
+        self._arm = product, backend
         self._chosen = self.name = port
         self._held = held
         # Ports and addresses of arms that were stopped; an arm that is plugged in has a new one.
@@ -264,10 +260,9 @@ class UsbPort:
         self.name, self._held = self._chosen, False
 
     def _stop_others(self) -> None:
-        product, backend, _ = self._arm
         failed: ArmUsbError | None = None
         with contextlib.suppress(usb.core.USBError, NotImplementedError):
-            for port, device in arms(product, backend).items():
+            for port, device in arms(*self._arm).items():
                 if (port, device.address) in self._stopped:
                     continue
                 try:

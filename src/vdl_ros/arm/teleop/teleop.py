@@ -16,15 +16,13 @@ class TeleopConfig:
     first_timeout: float = setting(
         0.55, 'A key counts as held for this after a tap; longer than the delay before repeats.',
         minimum=0.05, maximum=2.0, unit='s')
-    repeat_timeout: float = setting(
-        0.15, 'A key counts as held for this after a repeat.', minimum=0.02, maximum=1.0, unit='s')
-    held_timeout: float = setting(
-        5.0, 'Keys count as held for this after the last press or repeat, on terminals that '
-        'report releases.', minimum=0.5, maximum=60.0, unit='s')
     rate: float = setting(
         20.0, 'Rate of commands while a motor is on.', minimum=4.0, maximum=100.0, unit='Hz')
 
 
+#: Keys count as held for this after a repeat, and after the last press or repeat on terminals that
+#: report releases, s.
+REPEAT_S, HELD_S = 0.15, 5.0
 # Bits of the kitty protocol to enable; needed are event types, for every key.
 REPORTS = 1 | 2 | 8
 _NEEDED = 2 | 8
@@ -177,7 +175,7 @@ class Teleop:
         if key.kind == 'typed':
             until = self._typed_until(before, now)
         elif key.kind == 'press' or before is not None:
-            until = now + self._config.held_timeout
+            until = now + HELD_S
             # The keyboard repeats only the key that was pressed last.
             for each in self._held.values():
                 each.until = max(each.until, until)
@@ -189,7 +187,6 @@ class Teleop:
     def _typed_until(self, before: _HeldKey | None, now: float) -> float:
         if before is None:
             return now + self._config.first_timeout
-        again = now + self._config.repeat_timeout
+        again = now + REPEAT_S
         # The first repeat may be a second tap, which does not shorten the first one's time.
-        return again if now - before.last <= self._config.repeat_timeout else max(
-            before.until, again)
+        return again if now - before.last <= REPEAT_S else max(before.until, again)

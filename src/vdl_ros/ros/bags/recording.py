@@ -18,7 +18,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.robots.contract import Contract
 from vdl_ros.ros.bags import bag_writer
 from vdl_ros.ros.bags.bag_writer import DEPTH, BagWriter
-from vdl_ros.ros.node_settings import RecordConfig
 
 _UNSAVED = 'unsaved'  # folder of the episode that is being recorded
 
@@ -133,17 +132,17 @@ class Bag(Protocol):
 class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
-    ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
-    Types that ``leaves_out`` chooses are not recorded.
+    ``dropped`` ones did not fit into ``max_bytes``; ``failure`` is why writing ended early. Types
+    that ``leaves_out`` chooses are not recorded.
     """
 
     def __init__(
-        self, node: Node, config: RecordConfig, bag: Bag,
-        leaves_out: Callable[[str], bool] = lambda type_name: False,
+        self, node: Node, topics: str, bag: Bag,
+        leaves_out: Callable[[str], bool] = lambda type_name: False, max_bytes: int = 256 << 20,
     ) -> None:
         self._node, self._bag, self._leaves_out = node, bag, leaves_out
-        self._patterns = [each.strip() for each in config.topics.split(',')]
-        self._free = config.max_memory << 20
+        self._patterns = [each.strip() for each in topics.split(',')]
+        self._free = max_bytes
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
         self._messages: queue.SimpleQueue[
             tuple[int, int, bytes] | threading.Event | None] = queue.SimpleQueue()

@@ -168,6 +168,10 @@ class PolicyInbox:
                     raise EnvError(reason) from error
 
 
+#: CPU threads for the networks of an actor.
+THREADS = 1
+
+
 @dataclass(frozen=True)
 class ActorContext:
     """What both modes need of their process."""
