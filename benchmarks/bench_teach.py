@@ -12,6 +12,7 @@ the robot's clock. Run it in the repository.
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import statistics
@@ -226,7 +227,7 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
                  for each in trials if each['case'] == 'helped' and 'curve' in each]
         runs = [tidy(steps / robots()[name].rate, share) for steps, share in lines]
         if runs:
-            curves.append(make_curve(name, runs, 1, 'none'))
+            curves.append(dataclasses.replace(make_curve(name, runs, 1), band=None))
     draw_curves(curves, path, x='time', y=f'success of {EPISODES} episodes without help',
                 title='Robots that a script shows 20 episodes, and then helps', raw=True)
 

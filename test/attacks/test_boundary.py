@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from vdl_ros import local_training
+from vdl_ros.attacks import boundary as drawn
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.boundary import boundaries, most_frequent
 from vdl_ros.common.settings import SettingError
@@ -20,13 +21,15 @@ FGSM = AttackConfig('fgsm', 0.1)
 
 
 @pytest.fixture
-def found(make):
+def found(make, monkeypatch):
     """Return a function that returns boundaries of CartPole in pixels."""
+    monkeypatch.setattr(drawn, '_GRID', 21)
+
     def run(attack=FGSM, frames=2, folded=None, env_id='vdl_ros/CartPolePixels-v0', **settings):
         envs = make_env(EnvConfig(env_id=env_id), 0, num_envs=1)
         policy = make(envs.single_observation_space, envs.single_action_space, **settings)
         try:
-            return list(boundaries(envs, policy, attack, frames=frames, grid=21, samples=7, seed=0,
+            return list(boundaries(envs, policy, attack, frames=frames, seed=0,
                                    folded=folded)), policy
         finally:
             envs.close()
@@ -85,10 +88,10 @@ def checkpoint(tmp_path):
 
 
 def test_every_frame_is_written_in_three_forms_and_an_error_is_one_line(
-        tmp_path, capsys, checkpoint):
+        tmp_path, capsys, checkpoint, monkeypatch):
+    monkeypatch.setattr(drawn, '_GRID', 11)
     output = tmp_path / 'out'
-    options = ['--checkpoint', str(checkpoint), '--frames', '2', '--grid', '11',
-               '--output', str(output)]
+    options = ['--checkpoint', str(checkpoint), '--frames', '2', '--output', str(output)]
     capsys.readouterr()
     assert boundary.main(options) == 0
     assert {path.name for path in output.glob('[!.]*')} == {

@@ -24,6 +24,8 @@ from vdl_ros.rl.policy.policy import Policy
 _BATCH = 512
 # The grid reaches so many times the norm of the perturbation in each direction.
 _REACH = 2.0
+# Points of the grid in each direction, and actions that are sampled at each.
+_GRID, _SAMPLES = 101, 7
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,13 @@ class Boundary:
 
 
 def boundaries(
-    envs: VectorEnvironment, policy: Policy, attack: AttackConfig, *, frames: int, grid: int,
-    samples: int, seed: int, folded: Mapping[int, int] | None = None,
+    envs: VectorEnvironment, policy: Policy, attack: AttackConfig, *, frames: int, seed: int,
+    folded: Mapping[int, int] | None = None,
 ) -> Iterator[Boundary]:
     """Play under attack; yield the boundary of each of the first perturbed observations.
 
     Args:
         envs: one environment, as the factory makes it, not attacked.
-        grid: points of the grid in each direction, G.
-        samples: actions that are sampled at each point.
         seed: of the environment, the sampled actions and the noise.
         folded: by action the one that is noted instead, for actions that do the same.
 
@@ -92,7 +92,7 @@ def boundaries(
             noise = perturbed.image - image
             # Nothing is acted on between the end of an episode and its reset.
             if perturbed.injects[0] and noise.any() and not done[0]:
-                yield _boundary(victim, policy, seen, noise, step, grid, samples, fold, generator)
+                yield _boundary(victim, policy, seen, noise, step, fold, generator)
                 found += 1
             output = victim.output(perturbed.image, seen)
             actions = policy.distribution.sample(output.parameters).numpy()
@@ -104,28 +104,28 @@ def boundaries(
 
 
 def _boundary(
-    victim: PolicyVictim, policy: Policy, seen: Seen, noise: Tensor, step: int, grid: int,
-    samples: int, fold: NDArray[np.int64], generator: torch.Generator,
+    victim: PolicyVictim, policy: Policy, seen: Seen, noise: Tensor, step: int,
+    fold: NDArray[np.int64], generator: torch.Generator,
 ) -> Boundary:
     """Return the boundary around one observation, [1, ...]."""
     norm = float(noise.norm())
     random = torch.rand(noise.shape, generator=generator)
     random = random / random.norm()
-    axis = np.linspace(-_REACH * norm, _REACH * norm, grid)
+    axis = np.linspace(-_REACH * norm, _REACH * norm, _GRID)
     v, u = (torch.from_numpy(each.ravel()).float()
             for each in np.meshgrid(axis, axis, indexing='ij'))
     shape = (-1, *[1] * (noise.dim() - 1))
     found = []
-    for start in range(0, grid * grid, _BATCH):
+    for start in range(0, _GRID * _GRID, _BATCH):
         rows = slice(start, start + _BATCH)
         points = seen.image + u[rows].reshape(shape) * noise / norm + (
             v[rows].reshape(shape) * random)
         at = seen.rows(torch.zeros(len(points), dtype=torch.int64))
         parameters = victim.output(points, at).parameters
-        drawn = policy.distribution.sample(parameters.expand(samples, *parameters.shape))
+        drawn = policy.distribution.sample(parameters.expand(_SAMPLES, *parameters.shape))
         found.append(most_frequent(drawn.numpy(), len(fold)))
     images = torch.cat([seen.image, seen.image + noise, seen.image + norm * random])
-    return Boundary(step, axis, fold[np.concatenate(found)].reshape(grid, grid), norm,
+    return Boundary(step, axis, fold[np.concatenate(found)].reshape(_GRID, _GRID), norm,
                     images.numpy())
 
 

@@ -198,7 +198,7 @@ def curve_of(label: str, sessions: Sequence[Path]) -> Curve | None:
     """Return the curve of the sessions of a trial; None if they have nothing in common yet."""
     try:
         return make_curve(label, [RecordedRun(each).series('steps', 'return')
-                                  for each in sessions], _SMOOTH, 'bootstrap', 'iqm')
+                                  for each in sessions], _SMOOTH, 'iqm')
     except ValueError:
         return None
 

@@ -39,10 +39,6 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--adversarial_mode', default='fgsm', metavar='MODE', help='the attack [fgsm]')
     add('--adversarial_epsilon', default=str(AttackConfig.adversarial_epsilon), metavar='E',
         help=f'its size [{AttackConfig.adversarial_epsilon}]')
-    add('--grid', type=whole_number(3, 1001), default=101, metavar='N',
-        help='points in each direction [101]')
-    add('--samples', type=whole_number(1, 1000), default=7, metavar='N',
-        help='actions sampled at each point [7]')
     add('--seed', type=whole_number(0, 2**31 - 1), default=1000, metavar='N', help='[1000]')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
     add('--output', type=Path, default=Path('boundary'), metavar='FOLDER',
@@ -73,8 +69,7 @@ def _plot(options: argparse.Namespace) -> None:
         space = envs.single_observation_space
         channels_last = len(space.shape or ()) == 3 and saved.policy.image_shape != space.shape
         found = boundaries(
-            envs, saved.policy, attack, frames=options.frames, grid=options.grid,
-            samples=options.samples, seed=options.seed, folded=folded)
+            envs, saved.policy, attack, frames=options.frames, seed=options.seed, folded=folded)
         for number, boundary in enumerate(found):
             path = options.output / f'{number:03}'
             np.save(path.with_suffix('.npy'), boundary.actions)

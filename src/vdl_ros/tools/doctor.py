@@ -2,8 +2,7 @@
 
 Each line is one check of ``vdl_ros.ros.checks``; the last one measures messages between two
 processes over the configured transport. Topics: ``vdl_doctor_PID/ping`` and ``pong``,
-std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json``, ``--clean``,
-``--no-loopback``.
+std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json``, ``--clean``.
 
 ``doctor --peer HOST`` checks the way between this machine and HOST instead, on which
 ``doctor --answer`` runs (``vdl_ros.ros.checks.peer``).
@@ -45,7 +44,6 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument('--json', action='store_true', help='print one JSON object')
     parser.add_argument('--clean', action='store_true',
                         help='first remove shared memory of killed processes')
-    parser.add_argument('--no-loopback', action='store_true', help='send no messages')
     hosts = parser.add_mutually_exclusive_group()
     hosts.add_argument('--peer', metavar='HOST',
                        help='check the way to HOST, on which `doctor --answer` runs')
@@ -66,8 +64,7 @@ def main(args: list[str] | None = None) -> int:
         if not options.json:
             print(f'removed {files} files of dead processes, {amount(size)}')
     system = checks.System(environ=dict(os.environ))
-    chosen = tuple(check for check in checks.CHECKS
-                   if not (options.no_loopback and check is checks.check_loopback))
+    chosen = checks.CHECKS
     two_hosts = options.peer is not None or options.answer is not None
     try:
         if two_hosts:

@@ -33,8 +33,6 @@ def _parser() -> argparse.ArgumentParser:
                         'topics have the state, the action and the images')
     parser.add_argument('--output', required=True, type=Path,
                         help='folder to make, with a bag for each episode')
-    parser.add_argument('--compression', default='none', choices=('none', 'lz4', 'zstd'),
-                        help='of the bags (none)')
     return parser
 
 
@@ -45,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> int:
     def work() -> None:
         episodes, rows, left_out = import_data_set(
             options.folder, find_contract(options.robot), options.output,
-            partial(ProgressLine(), 'writing'), options.compression)
+            partial(ProgressLine(), 'writing'))
         if left_out:
             print(f'left out: {", ".join(left_out)}')
         print(f'{options.output}: {rows} rows in {episodes} episodes')

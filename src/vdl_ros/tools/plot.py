@@ -42,14 +42,11 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
         help='moving mean over N points of each run, or over a fraction of them if N is below '
         '1; 1: none [0.02]')
     add('--line', choices=list(LINES), default='mean',
-        help='over the runs of a group: mean, or interquartile mean [mean]')
-    add('--band', choices=list(BANDS),
-        help='spread of the runs of a group: standard deviation, 95 %% bootstrap interval of '
-        'the line, smallest to largest, or none [std; with --line iqm bootstrap]')
+        help='over the runs of a group: mean, with a band of the standard deviation, or '
+        'interquartile mean, with that of its 95 %% bootstrap interval [mean]')
     add('--raw', action='store_true', help='also plot each run without smoothing')
     add('--label', action='append', default=[], metavar='TEXT',
         help='label of a group, once for each in their order [the settings that differ]')
-    add('--title', metavar='TEXT', help='[the environment]')
     add('--output', type=Path, default=Path('plot.png'), metavar='FILE',
         help='.png, .pdf or .svg [plot.png]')
     return parser.parse_args(args)
@@ -61,10 +58,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _plot(options: argparse.Namespace) -> None:
-    if options.band is None:
-        options.band = 'std' if options.line == 'mean' else 'bootstrap'
-    if options.band == 'std' and options.line != 'mean':
-        raise ValueError('--band: std is not allowed with --line iqm: bootstrap, minmax or none')
     output = options.output
     if output.suffix.lower() not in ENDINGS:
         raise ValueError(f'--output: {output} does not end in {", ".join(ENDINGS)}')
@@ -88,7 +81,7 @@ def _plot(options: argparse.Namespace) -> None:
 def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace) -> Curve:
     runs = [run.series(options.x, options.y) for run in group]
     try:
-        return make_curve(label, runs, options.smooth, options.band, options.line)
+        return make_curve(label, runs, options.smooth, options.line)
     except ValueError as error:
         raise ValueError(f'{", ".join(str(run.path) for run in group)}: no {options.x} in '
                          f'common: {error}') from None
@@ -97,23 +90,20 @@ def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace
 def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Namespace) -> None:
     # Imported here because matplotlib takes a second.
     from vdl_ros.rl.plots.curve_plot import draw_curves
-    title = options.title
-    if title is None:
-        title = ' and '.join(env_ids) or options.y
+    title = ' and '.join(env_ids) or options.y
     if len(env_ids) > 1:
         title += ' (different environments)'
     draw_curves(curves, options.output, x=options.x, y=options.y, title=title,
-                note=_note(curves, options.band, options.line), raw=options.raw)
+                note=_note(curves, options.line), raw=options.raw)
 
 
-def _note(curves: Sequence[Curve], band: str, line: str) -> str:
+def _note(curves: Sequence[Curve], line: str) -> str:
     windows = sorted({window for curve in curves for window in curve.windows})
     several = any(len(curve.runs) > 1 for curve in curves)
     parts = []
     if several:
-        parts.append(f'line: {LINES[line]} of the runs, to the end of the shortest')
-        if band != 'none':
-            parts.append(f'band: {BANDS[band]}')
+        parts += [f'line: {LINES[line]} of the runs, to the end of the shortest',
+                  f'band: {BANDS[line]}']
     if windows[-1] > 1:
         points = ' to '.join(str(each) for each in dict.fromkeys((windows[0], windows[-1])))
         parts.append(f'moving mean of {points} points')

@@ -8,12 +8,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Descriptions of the bands that show the spread of a group's runs.
+# Descriptions of the bands that show the spread of a group's runs, by the line.
 BANDS = {
-    'std': 'mean ± standard deviation',
-    'bootstrap': '95 % bootstrap interval of the line',
-    'minmax': 'smallest to largest',
-    'none': '',
+    'mean': 'mean ± standard deviation',
+    'iqm': '95 % bootstrap interval of the line',
 }
 # Descriptions of the lines.
 LINES = {'mean': 'mean', 'iqm': 'interquartile mean'}
@@ -110,38 +108,29 @@ def interquartile_mean(y: Array) -> Array:
     return found
 
 
-def line_and_band(y: Array, line: str, band: str) -> tuple[Array, Array | None]:
-    """Return the line, [M], and the band, [2, M], over runs ``y``, [R, M]; None without a band.
+def line_and_band(y: Array, line: str) -> tuple[Array, Array | None]:
+    """Return the line, [M], and the band, [2, M], over runs ``y``, [R, M]; None: it is one run.
 
-    ``line`` and ``band`` are keys of :data:`LINES` and :data:`BANDS`: ``std`` is the sample
-    standard deviation (R - 1); ``bootstrap`` is from the 2.5th to the 97.5th percentile of the
-    line of runs that are drawn with replacement.
+    ``line`` is a key of :data:`LINES`. The band of ``mean`` is the sample standard deviation
+    (R - 1); that of ``iqm`` is from the 2.5th to the 97.5th percentile of the line of runs that
+    are drawn with replacement.
     """
-    middle: Array = _line(y, line)
-    if len(y) == 1 or band == 'none':
+    middle = interquartile_mean(y) if line == 'iqm' else y.mean(0)
+    if len(y) == 1:
         return middle, None
-    if band == 'minmax':
-        return middle, np.stack([y.min(0), y.max(0)])
-    if band == 'bootstrap':
+    if line == 'iqm':
         rng = np.random.default_rng(_BOOTSTRAP_SEED)
         drawn = rng.integers(len(y), size=(_RESAMPLES, len(y)))
-        lines = np.stack([_line(y[rows], line) for rows in drawn])
+        lines = np.stack([interquartile_mean(y[rows]) for rows in drawn])
         return middle, np.percentile(lines, (2.5, 97.5), axis=0)
     spread = y.std(0, ddof=1)
     return middle, np.stack([middle - spread, middle + spread])
 
 
-def _line(y: Array, line: str) -> Array:
-    found: Array = interquartile_mean(y) if line == 'iqm' else y.mean(0)
-    return found
-
-
-def make_curve(
-    label: str, runs: Sequence[Series], smooth: float, band: str, line: str = 'mean',
-) -> Curve:
+def make_curve(label: str, runs: Sequence[Series], smooth: float, line: str = 'mean') -> Curve:
     """Smooth each run, then compute line and band; ValueError: the runs have no x in common."""
     windows = tuple(window_of(smooth, len(run.x)) for run in runs)
     x, y = align([Series(run.x, moving_mean(run.y, window))
                   for run, window in zip(runs, windows, strict=True)])
-    middle, edges = line_and_band(y, line, band)
+    middle, edges = line_and_band(y, line)
     return Curve(label, x, middle, edges, tuple(runs), windows)

@@ -52,7 +52,6 @@ _SENDER = '/import_dataset'
 
 def import_data_set(
     folder: Path, contract: Contract, output: Path, progress: Callable[[int, int], None],
-    compression: str = 'none',
 ) -> tuple[int, int, list[str]]:
     """Write a bag for each episode; return their number, that of rows, and what was left out.
 
@@ -62,7 +61,6 @@ def import_data_set(
         folder: of the data set.
         output: a folder that does not exist yet.
         progress: called with the number of rows that are written, and of all.
-        compression: of the bags: none, lz4 or zstd.
 
     Raises:
         ValueError: the data set, or the contract, cannot be used; one line.
@@ -78,8 +76,7 @@ def import_data_set(
     images = _images(folder, data, contract)
     episodes, done = read_episodes(folder, data), 0
     with new_folder(output) as root:
-        bags = EpisodeBags(root, compression=compression,
-                           distribution=os.environ.get('ROS_DISTRO', ''))
+        bags = EpisodeBags(root, distribution=os.environ.get('ROS_DISTRO', ''))
         topics = [(each.topic, each.type) for each in messages.topics]
         topics += [(each.topic, each.type) for each in images.values()]
         handles = [bags.add_topic(f'/{contract.full(name, 0).lstrip("/")}', kind, [qos.REPORT])
