@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Container, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from vdl_ros.common.quoting import quoted
@@ -68,10 +69,18 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[s
         for row in rows]
 
 
-def run_tool(name: str, work: Callable[[], int | None]) -> int:
-    """Return the exit status of ``work``; bad input, of which it raises one error, is one line."""
+def run_tool(name: str, work: Callable[[], int | None], unmade: Path | None = None) -> int:
+    """Return the exit status of ``work``; bad input, of which it raises one error, is one line.
+
+    So is an interrupt, if it is known that it leaves the file or folder ``unmade``.
+    """
     try:
         return work() or 0
+    except KeyboardInterrupt:
+        if unmade is None:
+            raise
+        print(f'\n{name}: interrupted: {unmade} was not made', file=sys.stderr)
+        return EXIT_INTERRUPTED
     except (ValueError, OSError) as error:
         print(f'{name}: {" ".join(str(error).split())}', file=sys.stderr)
         return status_of(error)

@@ -15,11 +15,10 @@ from pathlib import Path
 import av
 
 from vdl_ros.common.command_line import (
-    EXIT_INTERRUPTED,
     OneLineParser,
     interrupt_on_signals,
     number,
-    status_of,
+    run_tool,
     whole_number,
 )
 from vdl_ros.export.bag_export import export
@@ -85,6 +84,10 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 def main(args: Sequence[str] | None = None) -> int:
     options = parse(args)
     interrupt_on_signals()
+    return run_tool('export_dataset', lambda: _export(options), options.output)
+
+
+def _export(options: argparse.Namespace) -> None:
     try:
         topics = of_contract(find_contract(options.robot)) if options.robot else ARM
         found = export(
@@ -92,12 +95,8 @@ def main(args: Sequence[str] | None = None) -> int:
             ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample,
                           options.only_successes, options.task, options.namespace),
             topics.without_images() if options.no_images else topics, ProgressLine())
-    except KeyboardInterrupt:
-        print(f'\nexport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except (ValueError, OSError, av.FFmpegError) as error:
-        print(f'export_dataset: {" ".join(str(error).split())}', file=sys.stderr)
-        return status_of(error)
+    except av.FFmpegError as error:
+        raise ValueError(str(error)) from error
     for note in found.notes:
         print(note)
     what = 'messages' if options.no_images else 'images'
@@ -105,4 +104,3 @@ def main(args: Sequence[str] | None = None) -> int:
     left_out = f'{lost} {what} became no row' if lost else f'all readable {what} have one'
     print(f'{options.output}: {found.images} {what}, {found.rows} rows in {found.episodes} '
           f'episodes at {found.fps} frames/s; {left_out}')
-    return 0

@@ -7,17 +7,11 @@ interrupted.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from vdl_ros.common.command_line import (
-    EXIT_INTERRUPTED,
-    OneLineParser,
-    interrupt_on_signals,
-    run_tool,
-)
+from vdl_ros.common.command_line import OneLineParser, interrupt_on_signals, run_tool
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros.robots.dataset_import import import_data_set
 from vdl_ros.tools.export_dataset import ProgressLine
@@ -48,8 +42,4 @@ def main(args: Sequence[str] | None = None) -> int:
             print(f'left out: {", ".join(left_out)}')
         print(f'{options.output}: {rows} rows in {episodes} episodes')
 
-    try:
-        return run_tool('import_dataset', work)
-    except KeyboardInterrupt:
-        print(f'\nimport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
-        return EXIT_INTERRUPTED
+    return run_tool('import_dataset', work, options.output)

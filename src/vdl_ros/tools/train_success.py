@@ -5,7 +5,6 @@ Not a node: it reads and writes files. See docs/robots.md.
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from msgspec import structs
 
 from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.common.command_line import (
-    EXIT_INTERRUPTED,
     OneLineParser,
     interrupt_on_signals,
     number,
@@ -60,11 +58,7 @@ def main(args: Sequence[str] | None = None) -> int:
         say(f'{output}: precision {counts.precision:.3f}, recall {counts.recall:.3f} at the '
             f'threshold {counts.threshold:.2f}; {len(data) / 1e3:,.0f} kB')
 
-    try:
-        return run_tool('train_success', work)
-    except KeyboardInterrupt:
-        print(f'\ntrain_success: interrupted: {output} was not made', file=sys.stderr)
-        return EXIT_INTERRUPTED
+    return run_tool('train_success', work, output)
 
 
 def _robot_of(folder: Path) -> str:
