@@ -113,7 +113,7 @@ class TrainConfig:
         unit='updates')
     reward_transform: str = setting(
         'none', 'Transform of rewards in the loss, not of reported returns.',
-        choices=('none', 'abs_one', 'soft_asymmetric'))
+        choices=('none', 'abs_one'))
     freeze: bool = setting(
         False, 'Do not learn, only act and report; with init, to measure a policy.')
     init_encoder: bool = setting(

@@ -107,9 +107,4 @@ def make_batch(unrolls: Sequence[Unroll], schema: UnrollSchema) -> Batch:
 
 def transform_rewards(rewards: Tensor, how: str) -> Tensor:
     """Return rewards by the setting ``reward_transform``, as in the IMPALA release."""
-    if how == 'abs_one':
-        return rewards.clamp(-1.0, 1.0)
-    if how == 'soft_asymmetric':
-        squashed = 5.0 * torch.tanh(rewards / 5.0)
-        return torch.where(rewards < 0, 0.3 * squashed, squashed)
-    return rewards
+    return rewards.clamp(-1.0, 1.0) if how == 'abs_one' else rewards
