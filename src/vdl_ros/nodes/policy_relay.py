@@ -3,8 +3,6 @@
 So each policy crosses the network once for the host, not once for each of its actors.
 """
 
-from collections.abc import Sequence
-
 from rclpy.publisher import Publisher
 
 from vdl_ros.msg import Policy
@@ -60,5 +58,4 @@ class PolicyRelayNode(BaseNode):
             self.destroy_publisher(self._relayed.pop(training))
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    return PolicyRelayNode.main(args)
+main = PolicyRelayNode.main

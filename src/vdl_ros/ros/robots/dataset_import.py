@@ -35,6 +35,7 @@ from vdl_ros.robots.contract import (
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.recording import EpisodeBags
 from vdl_ros.ros.messages.images import to_compressed_image, to_image
+from vdl_ros.ros.messages.joint_messages import time_of
 from vdl_ros.ros.robots.message_fields import (
     feature_reader,
     field_writer,
@@ -88,7 +89,7 @@ def import_data_set(
                         for name in images]
             for number, (row, *seen) in enumerate(zip(rows, *pictures, strict=True)):
                 ns = _BEGIN_NS + round(number * 1e9 / data.fps)
-                stamp = Time(sec=ns // 10**9, nanosec=ns % 10**9)
+                stamp = time_of(ns)
                 try:
                     made = messages.make(row, stamp)
                 except ValueError as error:
