@@ -48,18 +48,6 @@ def test_ranks_addresses_and_peers_follow_from_the_rows():
         '10.9.9.1', 'anna@10.9.9.2:2222', '10.9.9.3', '10.9.9.4']
 
 
-def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
-    *others, server = plan(discovery='server', discovery_port=11900).tasks
-    assert (server.name, server.host) == ('discovery', 0)
-    assert not server.is_actor | server.is_learner
-    assert server.command == ('fast-discovery-server', '-i', '0', '-p', '11900')
-    for task in others:
-        assert task.environment['ROS_DISCOVERY_SERVER'] == '10.9.9.1:11900'
-        assert 'ROS_STATIC_PEERS' not in task.environment
-    *_, server = plan(HERE, discovery='server').tasks
-    assert '-l 127.0.0.1' in ' '.join(server.command), 'no other host reaches it'
-
-
 def test_one_learner_needs_no_group_and_this_machine_no_ssh():
     found = plan(HERE)
     assert found.hosts[0].here

@@ -138,11 +138,6 @@ class ClusterConfig:
         'column setup of the hosts file overrides it.')
     group_port: int = setting(
         29400, 'Port of learner 0 for the other learners.', minimum=1, maximum=65535)
-    discovery: str = setting(
-        'peers', 'Each process asks all hosts of the file, or one discovery server on the host '
-        'of learner 0.', choices=('peers', 'server'))
-    discovery_port: int = setting(
-        11811, 'UDP port of the discovery server.', minimum=1, maximum=65535)
     ssh_config: str = setting('', 'Configuration of ssh; empty: ~/.ssh/config.')
     stop_timeout: float = setting(
         75.0, 'Time from SIGINT to SIGTERM; SIGKILL follows 10 s later.', minimum=0.1, maximum=1e5,
@@ -173,10 +168,10 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One learner, or actors, with the launch that starts them and starts them again, or a server.
+    """One learner, or actors, with the launch that starts them and starts them again.
 
-    ``name`` is learner_RANK, actor_INDEX of the first of the actors, or discovery; ``host`` the
-    index of its host in the plan; ``rank`` that of the learner itself, or of the actors'.
+    ``name`` is learner_RANK, or actor_INDEX of the first of the actors; ``host`` the index of its
+    host in the plan; ``rank`` that of the learner itself, or of the actors'.
     """
 
     name: str
@@ -204,7 +199,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``run_dir`` is the folder of the run here, absolute; ``first_run_dir`` that on the host of
     learner 0, which may be relative to the home folder there. Tasks are learners by rank, then
-    actors, then the discovery server if there is one.
+    actors.
     """
 
     name: str
@@ -230,7 +225,7 @@ def make_plan(
 ) -> Plan:
     """Return what runs where: actors are assigned to learners in turn, in the order of the rows.
 
-    Hosts discover each other without multicast: by the addresses in the file, or by a server.
+    Hosts discover each other without multicast, by the addresses in the file.
     ``settings`` are launch arguments by name, for ``first`` (learner 0), ``learner`` (the others)
     and ``actor``; ``domain`` is ROS_DOMAIN_ID.
     """
@@ -248,7 +243,6 @@ def make_plan(
     first_host = _host(learners[0], config)
     # Gloo listens at IPv4 addresses.
     first = '127.0.0.1' if first_host.address in LOCALHOST else first_host.address
-    server = f'{first}:{config.discovery_port}' if config.discovery == 'server' else ''
     home = os.path.abspath(run_dir)
     resumed = settings['first'].get('resume', '')
     first_run_dir = resumed or (home if first_host.here else f'runs/{Path(home).name}')
@@ -256,12 +250,9 @@ def make_plan(
              'group_address': f'{first}:{config.group_port}'} if len(learners) > 1 else {}
 
     def task(row: Row, number: int, rank: int, file: str, words: Mapping[str, str]) -> Task:
-        environment = {'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-        if server:
-            environment['ROS_DISCOVERY_SERVER'] = server
-        else:
-            environment['ROS_STATIC_PEERS'] = ';'.join(
-                each for each in addresses if each != row.host)
+        environment = {
+            'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+            'ROS_STATIC_PEERS': ';'.join(each for each in addresses if each != row.host)}
         if row.visible_devices is not None:
             environment['CUDA_VISIBLE_DEVICES'] = row.visible_devices
         command = ('ros2', 'launch', 'vdl_ros', file,
@@ -283,12 +274,6 @@ def make_plan(
         tasks.append(task(row, index, rank, 'actors.launch.py', {
             **settings['actor'], 'num_actors': str(1 + len(more)), 'learner_rank': str(rank),
             'actor_id': f'{ACTOR}_{index}'}))
-    if server:
-        # At every address: on its own host a name often stands for 127.0.1.1.
-        listen = ('-l', first) if first in LOCALHOST else ()
-        tasks.append(Task(
-            'discovery', hosts.index(first_host), 0,
-            ('fast-discovery-server', '-i', '0', *listen, '-p', str(config.discovery_port)), {}))
     return Plan(name, home, first_run_dir, tuple(hosts), tuple(tasks))
 
 

@@ -10,7 +10,6 @@ do not answer at the start.
 """
 
 import argparse
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -89,7 +88,7 @@ def _act(options: argparse.Namespace) -> int:
         if name in settings_of(ClusterConfig)})
     if action == 'start' or options.dry_run:
         return _begin(config, given, options)
-    control = Control(_running(action, config), say)
+    control = Control(_running(config), say)
     return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
 
 
@@ -146,16 +145,14 @@ def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
     return plan
 
 
-def _running(action: str, config: ClusterConfig) -> Plan:
+def _running(config: ClusterConfig) -> Plan:
     """Return the plan of the cluster that was started here, or the one of a hosts file."""
     name = config.name or (Path(config.hosts).stem if config.hosts else '')
     known = planned_names()
     if name in known or (name and not config.hosts):
         return read_plan(name)
     if config.hosts:
-        # Started by another machine, with a discovery server or without.
-        if action == 'stop':
-            config = dataclasses.replace(config, discovery='server')
+        # Started by another machine.
         return _plan(config, {'run_dir': f'runs/{name}'})
     if len(known) != 1:
         raise SettingError(f'name: none is given: name:={" or name:=".join(known)}' if known else
