@@ -42,6 +42,5 @@ setup(
         'vdl_experiment = vdl_ros.tools.experiment:main']},
     install_requires=section('torch') + section('python'),
     extras_require={name: section(name) for name in (
-        'arm', 'export', 'onnx', 'atari', 'box2d', 'worlds', 'wandb', 'trackio', 'mlflow',
-        'test')},
+        'arm', 'export', 'onnx', 'atari', 'box2d', 'worlds', 'wandb', 'mlflow', 'test')},
 )

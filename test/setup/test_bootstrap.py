@@ -147,7 +147,7 @@ def test_with_a_distribution_its_numpy_is_kept_and_only_missing_packages_are_ins
 def test_every_requirement_is_pinned(modules):
     text = ROOT / 'bootstrap' / 'requirements.txt'
     for section in ('uv', 'ros', 'torch', 'python', 'arm', 'export', 'onnx', 'atari', 'doom',
-                    'box2d', 'wandb', 'trackio', 'mlflow', 'test'):
+                    'box2d', 'wandb', 'mlflow', 'test'):
         lines = modules.environment.read_section(text, section)
         assert lines
         assert all('==' in line for line in lines)

@@ -26,7 +26,7 @@ KEYS = {
     'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'zstandard': '',
 }
 # Imported only on request, or if it is there.
-OPTIONAL = {'mlflow', 'pyarrow', 'trackio', 'triton', 'wandb'}
+OPTIONAL = {'mlflow', 'pyarrow', 'triton', 'wandb'}
 # What comes with a requirement: msgspec is a requirement of viser.
 COMES_WITH = {'msgspec': 'viser', 'packaging': 'matplotlib', 'sqlalchemy': 'optuna',
               'websockets': 'viser', 'zstandard': 'mcap'}

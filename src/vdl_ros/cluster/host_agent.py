@@ -37,7 +37,7 @@ _RUN = 'run_dir'
 #: Files of a run, see docs/runs.md, that are brought home, and those of trackers.
 RUN_FILE = re.compile(
     r'[\w-]+\.(pt|npz|yaml|csv|json|png|mp4)|events\.out\.tfevents\.[\w.-]+|'
-    r'\.\w+_run_id|(wandb|trackio|mlruns)(/[\w@=+-][\w.@=+-]*)+', re.ASCII)
+    r'\.\w+_run_id|(wandb|mlruns)(/[\w@=+-][\w.@=+-]*)+', re.ASCII)
 
 
 def main() -> int:

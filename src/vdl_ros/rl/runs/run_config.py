@@ -95,7 +95,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 NONE = 'none'
 # See trackers.py.
-TRACKERS = (NONE, 'wandb', 'trackio', 'mlflow')
+TRACKERS = (NONE, 'wandb', 'mlflow')
 
 
 @dataclass(frozen=True)

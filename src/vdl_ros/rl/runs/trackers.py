@@ -1,4 +1,4 @@
-"""The scalars of a run in an experiment tracker: Weights & Biases, Trackio or MLflow.
+"""The scalars of a run in an experiment tracker: Weights & Biases or MLflow.
 
 Each library is imported only if it is asked for, and works in a thread of its own: a slow or
 unreachable server delays no training, and what fails there is one warning. Unless the variables of
@@ -47,17 +47,6 @@ def _wandb(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -
             run.finish)
 
 
-def _trackio(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:
-    # Read when it is imported.
-    os.environ.setdefault('TRACKIO_DIR', str((folder / 'trackio').resolve()))
-    import trackio
-    name = run_id or folder.name
-    run = trackio.init(
-        project=project, name=name, config=dict(config), resume='allow' if run_id else 'never',
-        auto_log_gpu=False, auto_log_cpu=False)
-    return name, lambda scalars, step: run.log(scalars, step=step), run.finish
-
-
 def _mlflow(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:
     # A folder needs no further libraries, a database does.
     os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
@@ -80,7 +69,7 @@ def _mlflow(folder: Path, project: str, config: Mapping[str, Any], run_id: str) 
 
 
 _BACKENDS: dict[str, Callable[[Path, str, Mapping[str, Any], str], _Backend]] = {
-    'wandb': _wandb, 'trackio': _trackio, 'mlflow': _mlflow}
+    'wandb': _wandb, 'mlflow': _mlflow}
 
 
 def verify_tracker(name: str) -> None:
