@@ -18,10 +18,10 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter, playback_profile
 
 
-@pytest.fixture(params=['none', 'zstd', 'lz4'])
-def bag(tmp_path, request):
+@pytest.fixture
+def bag(tmp_path):
     """Return the folder of a bag with 200 messages on each of three topics."""
-    with BagWriter(tmp_path / 'bag', compression=request.param) as writer:
+    with BagWriter(tmp_path / 'bag', compression='zstd') as writer:
         handles = [writer.add_topic(f'/{name}', 'std_msgs/msg/String', [profile])
                    for name, profile in (('latched', qos.LATCHED), ('newest', qos.LATEST),
                                          ('report', qos.REPORT))]

@@ -9,8 +9,7 @@ from vdl_ros.ros import qos
 
 
 @pytest.mark.parametrize(('patterns', 'names'), [
-    ((), ['/arm/joint_states', '/talk']), (('joint_*',), ['/arm/joint_states']),
-    (('nothing',), [])])
+    ((), ['/arm/joint_states', '/talk']), (('nothing',), [])])
 def test_it_shows_type_rate_and_age_of_the_topics_that_match(run_here, peer, patterns, names):
     states = qos.pub(peer.node, 'arm/joint_states')
     latched = peer.node.create_publisher(String, 'talk', qos.LATCHED)
@@ -38,5 +37,4 @@ def test_it_shows_type_rate_and_age_of_the_topics_that_match(run_here, peer, pat
     assert (kind, publishers, subscribers) == ('sensor_msgs/JointState', '1', '0')
     assert float(rate) > 0.0
     assert float(age) >= 0.0
-    assert own.get('/talk', ['std_msgs/String', '1', '0', '0.0', '-']) == [
-        'std_msgs/String', '1', '0', '0.0', '-']
+    assert own['/talk'] == ['std_msgs/String', '1', '0', '0.0', '-']

@@ -34,7 +34,6 @@ STARTS = {'test/Images-v0': 5, 'test/MixedImages-v0': np.array([4, -1])}
 
 @pytest.mark.parametrize(('env_id', 'train'), [
     (COUNTER, {'algorithm': 'dqn', 'lstm_size': 5}),
-    ('Pendulum-v1', {'normalize_observations': True, 'last_action_reward': True}),
     ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
     ('Pendulum-v1', {'algorithm': 'bc', 'options': {'chunk': 3}}),
     ('test/MixedImages-v0', {'normalize_observations': True, **RECURRENT}),

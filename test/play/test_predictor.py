@@ -6,7 +6,6 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from counters import COUNTER
 
 import vdl_ros
 from vdl_ros.envs import factory
@@ -47,8 +46,7 @@ gymnasium.register('test/Flags-v0', Flags)
 @pytest.mark.parametrize(('env_id', 'train'), [
     ('test/MixedImages-v0', RECURRENT), ('test/Images-v0', {'algorithm': 'dqn'}),
     ('test/Nested-v0', {}), ('test/Flags-v0', {}),
-    ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
-    (COUNTER, {})])
+    ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT})])
 def test_raw_observations_lead_to_the_actions_of_an_evaluation(exported, env_id, train):
     checkpoint, file = exported(env_id, **train)
     saved = load_policy(checkpoint)

@@ -869,12 +869,21 @@ def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(rob
     assert robot.session.begun == 1
 
 
-@pytest.mark.parametrize('state', [State.RUNNING, State.SETTLING, State.WAITING])
-@pytest.mark.parametrize(('event', 'reason'), [
-    ('moves', '/person moves the robot'), ('off', '/person switched the motors off'),
-    ('program', 'arm_controller moves the robot'), ('stop', 'emergency stop'),
-    ('standstill', 'the process stood still'), ('refused', 'target refused: out of reach'),
-    ('agent', 'the agent gave no action for 30 s'), ('limit', '')])
+LIMIT = 'limit: speed is not -2.5 to 2.5, for 10 s'
+
+
+@pytest.mark.parametrize(('state', 'event', 'reason'), [
+    (State.RUNNING, 'moves', '/person moves the robot'),
+    (State.RUNNING, 'off', '/person switched the motors off'),
+    (State.RUNNING, 'program', 'arm_controller moves the robot'),
+    (State.RUNNING, 'stop', 'emergency stop'),
+    (State.RUNNING, 'standstill', 'the process stood still'),
+    (State.RUNNING, 'refused', 'target refused: out of reach'),
+    (State.RUNNING, 'agent', 'the agent gave no action for 30 s'),
+    (State.RUNNING, 'limit', 'the episode has ended: failure'),
+    (State.SETTLING, 'moves', '/person moves the robot'), (State.SETTLING, 'limit', LIMIT),
+    (State.WAITING, 'stop', 'emergency stop'),
+    (State.WAITING, 'agent', 'the agent gave no action for 30 s')])
 def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
         robot, state, event, reason):
     limits = (Limit(feature='speed', low=-2.5, high=2.5),) if event == 'limit' else ()
@@ -905,9 +914,7 @@ def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
         while robot.session.consent.given:
             robot.tick(3.0, act=0.7)
     count = len(robot.sent)
-    assert robot.session.given_up.endswith(reason or {
-        State.RUNNING: 'the episode has ended: failure'}.get(
-            state, 'limit: speed is not -2.5 to 2.5, for 10 s'))
+    assert robot.session.given_up.endswith(reason)
     robot.go_on(round(5.0 / PERIOD), act=0.7)
     assert not any(robot.sent[count:])
     # To stop somebody else who moves the robot is not its business.

@@ -43,14 +43,14 @@ class Training:
                    for threads, seconds in self.seconds.items())
 
 
-@pytest.mark.parametrize(('cores', 'seconds', 'expected'), [
-    (2, {1: 0.6, 2: 0.4}, 2),
-    (2, {1: 0.35, 2: 0.42}, 1),
-    (4, {1: 0.5, 2: 0.49, 4: 0.49}, 1),  # not worth a core
-    (4, {1: 0.5, 2: 0.3, 4: 0.4}, 2),
-    (2, {1: 7.0, 2: 4.0}, 2),  # of slow updates a measurement has only one
-    (2, {1: 0.001, 2: 0.002}, 1)])
-@pytest.mark.parametrize('steps', [1, 40])
+@pytest.mark.parametrize(('cores', 'seconds', 'expected', 'steps'), [
+    (2, {1: 0.6, 2: 0.4}, 2, 40),
+    (2, {1: 0.35, 2: 0.42}, 1, 1),
+    (4, {1: 0.5, 2: 0.49, 4: 0.49}, 1, 1),  # not worth a core
+    (4, {1: 0.5, 2: 0.3, 4: 0.4}, 2, 40),
+    (2, {1: 7.0, 2: 4.0}, 2, 1),  # of slow updates a measurement has only one
+    (2, {1: 7.0, 2: 4.0}, 2, 40),
+    (2, {1: 0.001, 2: 0.002}, 1, 40)])
 def test_the_smallest_number_that_is_fastest_is_kept(cores, seconds, expected, steps):
     # As many optimizer steps as make an update of this time.
     training = Training(cores, lambda threads, _: seconds[threads] / steps, steps=steps)

@@ -122,10 +122,10 @@ def test_a_learner_hears_how_far_a_slow_unroll_is_and_when_that_is_no_longer_kno
     assert not training._Source.progress(source)
 
 
-@pytest.mark.parametrize(('error', 'acts'), [
-    (EnvFailedError, False), (EnvError, False), (RuntimeError, True)])
-@pytest.mark.parametrize(('own', 'acts_s', 'ends'), [
-    ('mine', 0.0, 2), ('mine', 30.0, 2), ('mine', 90.0, 0), ('', 0.0, 0)])
+@pytest.mark.parametrize(('own', 'acts_s', 'ends', 'error', 'acts'), [
+    ('mine', 0.0, 2, EnvFailedError, False), ('mine', 0.0, 2, RuntimeError, True),
+    ('mine', 30.0, 2, EnvError, False), ('mine', 90.0, 0, EnvFailedError, False),
+    ('', 0.0, 0, EnvError, False), ('', 0.0, 0, RuntimeError, True)])
 def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_an_actor(
         node, monkeypatch, own, acts_s, ends, error, acts):
     now, ended = [0.0], 0
