@@ -6,6 +6,7 @@ import sys
 
 import gymnasium
 import pytest
+from refusals import refusal
 
 from vdl_ros.common.observation_spaces import MirroredBox
 from vdl_ros.common.settings import SettingError
@@ -102,11 +103,8 @@ def config(env_id='own/Own-v0', kwargs='', wrappers='NoText'):
     return EnvConfig(env_id=env_id, num_envs=2, env_kwargs=kwargs, env_wrappers=wrappers)
 
 
-def refusal(given):
-    with pytest.raises(EnvError) as caught:
-        make(given, seed=0)
-    assert '\n' not in str(caught.value)
-    return str(caught.value)
+def refused(given):
+    return refusal(EnvError, make, given, seed=0)
 
 
 def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
@@ -118,7 +116,7 @@ def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
         assert (type(env.unwrapped).__name__ == 'Vector') is own
         assert env.reset()[0].shape == (2, 4)
         env.close()
-    assert "doesn't have an entry point" in refusal(config('own/Vector-v0'))
+    assert "doesn't have an entry point" in refused(config('own/Vector-v0'))
     # A limit of steps needs single copies where the vector environment takes none.
     for env_id, limit, own in (
             ('own/Single-v0', 0, True), ('own/Single-v0', 2, False), ('own/Vector-v0', 2, True),
@@ -126,7 +124,7 @@ def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
         env = make(EnvConfig(env_id=env_id, num_envs=2, time_limit=limit), seed=0)
         assert isinstance(env.unwrapped, sys.modules['own_module'].Vector) is own
         env.close()
-    assert 'max_episode_steps: 2 is not allowed with env_id own/Unlimited-v0' in refusal(
+    assert 'max_episode_steps: 2 is not allowed with env_id own/Unlimited-v0' in refused(
         EnvConfig(env_id='own/Unlimited-v0', num_envs=2, time_limit=2))
 
 
@@ -141,19 +139,19 @@ def test_what_an_environment_refuses_is_one_line(module):
             (config(kwargs='{"fail": "now"}'), "AttributeError: 'Own' object has no attribute"),
             (config(wrappers='[{"NoText": {"faktor": 2}}]'), 'env_wrappers: NoText: TypeError: '),
             (config(wrappers='NoTxt'), "did you mean 'NoText'?")):
-        assert message in refusal(given)
+        assert message in refused(given)
 
 
 def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module):
     import_modules(module())
     for name in ('RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo', 'Own',
                  'antigravity.Wrapper', 'TransformObservation', '__class__'):
-        assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refusal(
+        assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refused(
             config(wrappers=name))
     assert 'antigravity' not in sys.modules
     # One of two modules needs its module.
     import_modules(module(OWN.replace('own/', 'own2/'), 'own_module_2'))
-    assert 'NoText\' is not unique: own_module.NoText, own_module_2.NoText' in refusal(config())
+    assert 'NoText\' is not unique: own_module.NoText, own_module_2.NoText' in refused(config())
     make(config(wrappers='own_module_2.NoText'), seed=0).close()
 
 
@@ -242,7 +240,7 @@ def test_what_does_not_fit_is_refused_in_one_line():
              'rate: 10000000000000.0 is not allowed: 1 to 100'),
             ({'env_id': REACH, 'env_kwargs': '{"randomisation": "x"}'},
              "randomisation: 'x' is not allowed: one of inside, held_out, none")):
-        assert refusal(EnvConfig(**settings)).startswith(message), settings
+        assert refused(EnvConfig(**settings)).startswith(message), settings
 
 
 def test_a_checkpoint_says_with_which_arguments_it_was_trained():

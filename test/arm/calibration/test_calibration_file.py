@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from refusals import refusal
 
 from vdl_ros.arm.calibration.calibration_file import Calibration, MeasuredJoint, read, write
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
@@ -50,13 +51,11 @@ def test_consumers_take_their_settings_and_launch_arguments_override_them(path):
     assert 'arm_calibration' in [each.name for each in launch['ARGUMENTS']]
 
 
-def refusal(path):
-    """Return the one line of the error with which a file is refused."""
-    with pytest.raises(SettingError) as error:
-        read(path)
-    assert str(error.value).startswith('arm_calibration: ')
-    assert '\n' not in str(error.value)
-    return str(error.value)
+def refused(path):
+    """Return the line of the error with which a file is refused."""
+    line = refusal(SettingError, read, path)
+    assert line.startswith('arm_calibration: ')
+    return line
 
 
 def change(*keys, value):
@@ -97,12 +96,12 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
             (change('simulation', 'sag', value=1.0), 'simulation.sag: 1.0 is not allowed'),
             (change('controller', 'response_time', value=-1), 'controller.response_time: -1')):
         path.write_text(damage(whole))
-        text = refusal(path)
+        text = refused(path)
         assert str(path) in text
         assert re.search(reason, text), text
-    assert 'No such file' in refusal(tmp_path / 'none.yaml')
+    assert 'No such file' in refused(tmp_path / 'none.yaml')
     os.mkfifo(tmp_path / 'pipe.yaml')
-    assert 'pipe.yaml: cannot be read: not a file' in refusal(tmp_path / 'pipe.yaml')
+    assert 'pipe.yaml: cannot be read: not a file' in refused(tmp_path / 'pipe.yaml')
 
 
 def test_file_that_cannot_be_written_leaves_the_older_one(path, monkeypatch):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from refusals import refusal
 
 from vdl_ros.rl.runs.recorded_run import (
     RecordedRun,
@@ -30,11 +31,9 @@ def run(tmp_path):
     return folder.path
 
 
-def refusal(path, *axes):
+def refused(path, *axes):
     """Return why a run, or a series of it, cannot be read."""
-    with pytest.raises(RunReadError) as error:
-        RecordedRun(path).series(*axes)
-    return str(error.value)
+    return refusal(RunReadError, lambda: RecordedRun(path).series(*axes))
 
 
 def test_series_equal_the_recorded_values(run):
@@ -83,7 +82,7 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
             (HEADER + 'nan,1,2\n', 'progress.csv: line 2 is damaged: agent_steps is not finite'),
             ('\xff\xfe\n\n', 'progress.csv: not a table of numbers')):
         (tmp_path / 'progress.csv').write_bytes(text.encode('latin-1'))
-        assert refusal(tmp_path) == f'{tmp_path}/{message}'
+        assert refused(tmp_path) == f'{tmp_path}/{message}'
     for text, x, message in (
             (HEADER + '10,1,nan\n', 'steps',
              'mean_return_100 against agent_steps: there is no value yet'),
@@ -92,13 +91,13 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
             (HEADER + '20,1,1\n', 'episodes', 'progress.csv has no episodes; '
              'there is agent_steps, wall_s, mean_return_100')):
         (tmp_path / 'progress.csv').write_text(text)
-        assert refusal(tmp_path, x, 'return') == f'{tmp_path}: {message}'
+        assert refused(tmp_path, x, 'return') == f'{tmp_path}: {message}'
 
 
 def test_unreadable_events_are_reported_only_when_needed(run):
     (run / 'events.out.tfevents.1.folder').mkdir()
     assert RecordedRun(run).series('steps', 'return').y.tolist() == [10, 20, 40]
-    assert refusal(run, 'steps', 'losses/entropy') == (
+    assert refused(run, 'steps', 'losses/entropy') == (
         f'{run}: events cannot be read: IsADirectoryError')
 
 
@@ -111,13 +110,13 @@ def test_an_error_explains_a_path_without_a_run(tmp_path):
             ('empty', 'empty: not a run: no progress.csv'),
             ('session-0.log', 'session-0.log: not a run: no progress.csv'),
             ('odd', 'odd/progress.csv: cannot be read: Is a directory')):
-        assert refusal(tmp_path / name) == f'{tmp_path}/{message}'
+        assert refused(tmp_path / name) == f'{tmp_path}/{message}'
 
 
 def test_an_error_explains_an_invalid_config_yaml(run):
     for text in ('- a\n- b\n', 'a: [', '!!python/object/apply:os.getcwd []'):
         (run / 'config.yaml').write_text(text)
-        assert refusal(run).startswith(f'{run}/config.yaml: not '), text
+        assert refused(run).startswith(f'{run}/config.yaml: not '), text
 
 
 SETTINGS = {'env_id': 'CartPole-v1', 'algorithm': 'impala', 'learning_rate': 0.001,

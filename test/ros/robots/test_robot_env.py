@@ -10,6 +10,7 @@ import yaml
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
 from rclpy.node import Node
+from refusals import refusal
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Joy
@@ -296,13 +297,6 @@ def test_an_environment_of_several_robots_waits_for_another_one_of_any(
     assert -0.5 not in robots[1].commands
 
 
-def refused(function, *arguments, **changes):
-    with pytest.raises(EnvError) as error:
-        function(*arguments, **changes)
-    assert '\n' not in str(error.value)
-    return str(error.value)
-
-
 def test_names_that_are_not_of_this_host_are_refused(make):
     speed, odom = GOOD['features'][0], GOOD['topics']['odom']
     for changes, reason in (
@@ -325,7 +319,7 @@ def test_names_that_are_not_of_this_host_are_refused(make):
             ({'reset': {'service': {'name': 'reset', 'type': 'std_srvs/srv/Trigger',
                                     'success': 'ok'}}},
              "success: 'ok' is not allowed: Trigger.Response has success, message")):
-        assert reason in refused(make, **changes), changes
+        assert reason in refusal(EnvError, make, **changes), changes
 
 
 def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(make):
@@ -338,7 +332,7 @@ def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(m
               for name in ('realtime_fps', 'observation_delay', 'random_observation_delay',
                            'action_delay', 'random_action_delay', 'observe_last_actions'))):
         settings = EnvConfig(**{'env_id': 'robot/mine', 'num_envs': 1, **config})
-        assert reason in refused(factory.make, settings, 1)
+        assert reason in refusal(EnvError, factory.make, settings, 1)
 
 
 def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_robot(
