@@ -3,9 +3,9 @@
 import contextlib
 
 import numpy as np
-import pytest
 from builtin_interfaces.msg import Time
 from rclpy.serialization import serialize_message
+from refusals import refusal
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
@@ -25,21 +25,21 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize('type_name', MESSAGES)
-def test_every_field_is_decoded_and_damaged_bytes_are_an_error_or_a_message(type_name):
-    sent = MESSAGES[type_name]
-    data = serialize_message(sent)
-    found = decode(data, type_name)
-    assert stamp_of(found) == 3 * 10**9 + 7
-    for name, kind in sent.get_fields_and_field_types().items():
-        if '/' not in kind:
-            np.testing.assert_array_equal(getattr(found, name), getattr(sent, name), name)
-    for length in range(len(data) - 16):
-        with pytest.raises(MessageError, match='truncated or malformed'):
-            decode(data[:length], type_name)
-    random = np.random.default_rng(0)
-    for _ in range(200):
-        changed = np.frombuffer(data, np.uint8).copy()
-        changed[random.integers(0, len(changed), 4)] = random.integers(0, 256, 4)
-        with contextlib.suppress(MessageError):
-            decode(changed.tobytes(), type_name)
+def test_every_field_is_decoded_and_damaged_bytes_are_an_error_or_a_message():
+    for type_name, sent in MESSAGES.items():
+        data = serialize_message(sent)
+        found = decode(data, type_name)
+        assert stamp_of(found) == 3 * 10**9 + 7, type_name
+        for name, kind in sent.get_fields_and_field_types().items():
+            if '/' not in kind:
+                np.testing.assert_array_equal(
+                    getattr(found, name), getattr(sent, name), f'{type_name} {name}')
+        for length in range(len(data) - 16):
+            assert 'truncated or malformed' in refusal(
+                MessageError, decode, data[:length], type_name)
+        random = np.random.default_rng(0)
+        for _ in range(200):
+            changed = np.frombuffer(data, np.uint8).copy()
+            changed[random.integers(0, len(changed), 4)] = random.integers(0, 256, 4)
+            with contextlib.suppress(MessageError):
+                decode(changed.tobytes(), type_name)

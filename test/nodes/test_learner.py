@@ -21,21 +21,22 @@ def make_node(**run):
         configs=lambda: (), _training_settings=lambda: None, _run=SimpleNamespace(**run))
 
 
-@pytest.mark.parametrize(('error', 'line'), [
-    (RefusedError("trajectory of 'a' refused: rewards"), "trajectory of 'a' refused: rewards; "
-     'a bag needs the settings of its training: config:=RUN/config.yaml'),
-    (MemoryError(), 'out of memory; it takes less with smaller num_envs, batch_size, '
-     'unroll_length, replay_size, replay_batch, bc_batch, network, hidden_size, lstm_size')])
-def test_what_a_restart_would_meet_again_ends_the_launch_in_one_line(monkeypatch, error, line):
-    def refuse(stop):
-        raise error
-
-    lines = []
-    node = make_node(video=False)
-    node.get_logger = lambda: SimpleNamespace(error=lines.append)
-    monkeypatch.setattr(learner, 'Training', lambda *parts: SimpleNamespace(run=refuse))
-    assert learner.LearnerNode.run(node, threading.Event()) == 2
-    assert lines == [line]
+def test_what_a_restart_would_meet_again_ends_the_launch_in_one_line(monkeypatch):
+    for error, line in (
+            (RefusedError("trajectory of 'a' refused: rewards"),
+             "trajectory of 'a' refused: rewards; a bag needs the settings of its training: "
+             'config:=RUN/config.yaml'),
+            (MemoryError(), 'out of memory; it takes less with smaller num_envs, batch_size, '
+             'unroll_length, replay_size, replay_batch, bc_batch, network, hidden_size, '
+             'lstm_size')):
+        lines = []
+        node = make_node(video=False)
+        node.get_logger = lambda lines=lines: SimpleNamespace(error=lines.append)
+        run = Mock(side_effect=error)
+        monkeypatch.setattr(
+            learner, 'Training', lambda *parts, run=run: SimpleNamespace(run=run))
+        assert learner.LearnerNode.run(node, threading.Event()) == 2, line
+        assert lines == [line]
 
 
 def returns(reason):

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
+from refusals import refusal
 
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.play.external_policy import Answer, Chunks, Told, make_measured_task
@@ -65,20 +66,18 @@ def test_the_example_does_not_answer_while_an_image_is_silent():
     assert not images.are_new
 
 
-@pytest.mark.parametrize(('text', 'reason'), [
-    ('{', 'no JSON'), ('[' * 100_000, 'no JSON'), ('{"id": 1}', 'action'),
-    ('{"id": "a", "actions": []}', 'action'),
-    ('{"id": "a", "actions": [[1, 2, 3]]}', '4 numbers each'),
-    ('{"id": "a", "actions": [[1, 2, 3, 4], [1]]}', '4 numbers each'),
-    ('{"id": "a", "actions": [[1, 2, 3, 1e999]]}', 'no JSON'),
-    ('{"id": "a", "actions": [[1, 2, 3, NaN]]}', 'no JSON'),
-    ('{"id": "a", "names": ["base"], "actions": [[1]]}', 'names'),
-    (json.dumps({'id': 'a', 'names': [*JOINTS, 'lamp'], 'actions': [[0] * 6]}), 'names'),
-    (json.dumps({'id': 'a', 'names': [*JOINTS, 'base'], 'actions': [[0] * 6]}), 'names')])
-def test_what_is_no_answer_is_refused_in_one_line(text, reason):
-    with pytest.raises(ValueError, match=reason) as refused:
-        Answer.read(text, OWI535)
-    assert '\n' not in str(refused.value)
+def test_what_is_no_answer_is_refused_in_one_line():
+    for text, reason in (
+            ('{', 'no JSON'), ('[' * 100_000, 'no JSON'), ('{"id": 1}', 'action'),
+            ('{"id": "a", "actions": []}', 'action'),
+            ('{"id": "a", "actions": [[1, 2, 3]]}', '4 numbers each'),
+            ('{"id": "a", "actions": [[1, 2, 3, 4], [1]]}', '4 numbers each'),
+            ('{"id": "a", "actions": [[1, 2, 3, 1e999]]}', 'no JSON'),
+            ('{"id": "a", "actions": [[1, 2, 3, NaN]]}', 'no JSON'),
+            ('{"id": "a", "names": ["base"], "actions": [[1]]}', 'names'),
+            *((json.dumps({'id': 'a', 'names': [*JOINTS, more], 'actions': [[0] * 6]}), 'names')
+              for more in ('lamp', 'base'))):
+        assert reason in refusal(ValueError, Answer.read, text, OWI535), text[:99]
 
 
 def chunks(ensemble=-1.0, horizon=2.0):

@@ -1,8 +1,11 @@
 """Positions that are sent for changes."""
 
+import re
+
 import numpy as np
 import pytest
 import yaml
+from refusals import refusal
 from robot_contract import GOOD
 
 from vdl_ros.robots.contract import ContractError
@@ -84,16 +87,16 @@ def test_positions_are_reached_by_steps_and_none_is_to_stay(contract):
     assert np.isnan(positions.moved(np.zeros(1), {'speed': 0.3})).all()
 
 
-@pytest.mark.parametrize(('actions', 'error'), [
-    ({'part': {'change_of': 'sped'}}, "change_of: 'sped' is not allowed: .* did you mean"),
-    ({'part': {'neutral': 0.05}}, 'neutral: 0.05 is not allowed: 0, with change_of'),
-    ({'part': {'position_of': 'speed', 'step': 0.1}}, "position_of: 'speed' is not allowed: only"),
-    ({'part': {'change_of': '', 'position_of': 'speed'}}, 'step: 0.0 is not allowed: above 0'),
-    ({'part': {'unit': 'km/h'}}, "change_of: 'speed' is not allowed: a feature with the scale"),
-    ({'part': {'scale': 2.0}}, "change_of: 'speed' is not allowed: a feature with the scale"),
-    ({'part': {'step': 0.1}}, 'step: 0.1 is not allowed: above 0 with position_of, and only'),
-    ({'part': {'key': 'x', 'index': 0}}, 'index: 0 is not allowed: only one of key and index'),
-    ({'echo': 'sent'}, "sender: 'sent' is not allowed: '', as echo, with change_of")])
-def test_a_contract_says_what_of_changes_cannot_be(contract, actions, error):
-    with pytest.raises(ContractError, match=error):
-        contract(**actions)
+def test_a_contract_says_what_of_changes_cannot_be(contract):
+    for part, reason in (
+            ({'change_of': 'sped'}, "change_of: 'sped' is not allowed: .* did you mean"),
+            ({'neutral': 0.05}, 'neutral: 0.05 is not allowed: 0, with change_of'),
+            ({'position_of': 'speed', 'step': 0.1}, "position_of: 'speed' is not allowed: only"),
+            ({'change_of': '', 'position_of': 'speed'}, 'step: 0.0 is not allowed: above 0'),
+            ({'unit': 'km/h'}, "change_of: 'speed' is not allowed: a feature with the scale"),
+            ({'scale': 2.0}, "change_of: 'speed' is not allowed: a feature with the scale"),
+            ({'step': 0.1}, 'step: 0.1 is not allowed: above 0 with position_of, and only'),
+            ({'key': 'x', 'index': 0}, 'index: 0 is not allowed: only one of key and index')):
+        assert re.search(reason, refusal(ContractError, contract, part=part)), part
+    assert "sender: 'sent' is not allowed: '', as echo, with change_of" in refusal(
+        ContractError, contract, echo='sent')

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 import torch
 
 from vdl_ros.rl.algorithms.reinforce import EpisodeAssembly
@@ -82,13 +81,14 @@ def whole_episodes(streams):
     return [each for stream in streams for each in stream.episodes]
 
 
-def check(found, expected):
+def check(found, expected, case=''):
     """Assert that episodes are the expected ones, each once, in any order."""
+    assert len(found) == len(expected), case
     found, expected = (sorted(each, key=lambda one: one.observations[0].tolist())
                        for each in (found, expected))
     for one, other in zip(found, expected, strict=True):
         for name in ('observations', 'actions', 'rewards', 'terminated'):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), other.start
+            assert np.array_equal(getattr(one, name), getattr(other, name)), (case, other.start)
 
 
 def assembled(batches, longest=FOREVER):
@@ -121,20 +121,20 @@ def test_episodes_in_a_lost_unroll_are_left_out():
                       if not lost & {step // steps for step in each.steps}])
 
 
-@pytest.mark.parametrize(('steps', 'longest'), [(1, 1), (2, 2), (3, 6), (5, 3), (60, 2)])
-def test_an_episode_that_is_too_long_is_cut_and_counted(steps, longest):
+def test_an_episode_that_is_too_long_is_cut_and_counted():
     streams = streams_of(1, 4, 120)
-    found, assembly = assembled(sent(streams, steps), longest)
-    expected, cut = [], 0
-    for each in [each for stream in streams for each in stream.begun]:
-        if len(each.rewards) > longest:
-            each = Played(each.observations[:longest + 1], each.actions[:longest],
-                          each.rewards[:longest], False, each.start)
-            cut += each.steps.stop <= 120
-        if each.steps.stop <= 120:
-            expected.append(each)
-    check(found, expected)
-    assert assembly.cut == cut > 0
+    for steps, longest in ((1, 1), (2, 2), (3, 6), (5, 3), (60, 2)):
+        found, assembly = assembled(sent(streams, steps), longest)
+        expected, cut = [], 0
+        for each in [each for stream in streams for each in stream.begun]:
+            if len(each.rewards) > longest:
+                each = Played(each.observations[:longest + 1], each.actions[:longest],
+                              each.rewards[:longest], False, each.start)
+                cut += each.steps.stop <= 120
+            if each.steps.stop <= 120:
+                expected.append(each)
+        check(found, expected, (steps, longest))
+        assert assembly.cut == cut > 0, (steps, longest)
 
 
 def test_actors_in_one_batch_have_separate_episodes():
@@ -160,8 +160,7 @@ def test_a_restarted_actor_starts_a_new_episode():
     check(found, whole_episodes(before) + whole_episodes(after))
 
 
-@pytest.mark.parametrize('steps', [1, 3, 12])
-def test_an_episode_that_was_broken_off_is_left_out(steps):
+def test_an_episode_that_was_broken_off_is_left_out():
     """A robot was lost: another episode begins, without an end of the one before.
 
     It would be cut at the length that it reaches with the lost step.
@@ -174,7 +173,9 @@ def test_an_episode_that_was_broken_off_is_left_out(steps):
     stream.rows[end:end + 2] = [(observations, actions, rewards, False, False, False)]
     for each in stream.begun:
         each.start -= each.start > broken.start
-    left = [each for each in stream.begun if each is not broken
-            and each.steps.stop <= (len(stream.rows) - 1) // steps * steps]
-    found, _ = assembled(sent([stream], steps), len(broken.rewards))
-    assert [each.rewards.tolist() for each in found] == [each.rewards.tolist() for each in left]
+    for steps in (1, 3, 12):
+        left = [each for each in stream.begun if each is not broken
+                and each.steps.stop <= (len(stream.rows) - 1) // steps * steps]
+        found, _ = assembled(sent([stream], steps), len(broken.rewards))
+        assert [each.rewards.tolist() for each in found] == [
+            each.rewards.tolist() for each in left], steps
