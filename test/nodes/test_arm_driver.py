@@ -186,14 +186,6 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     assert bench.data[-1] == '000000'
 
 
-def test_killing_the_driver_stops_the_motors(person, bench):
-    person.start()
-    person.move()
-    person.stopped_after(person.process.kill, by_driver=False)
-    assert person.driver.wait() != 0
-    assert bench.data[-1] == '000000'
-
-
 def test_paused_terminal_does_not_prevent_the_stop(person, bench):
     master, slave = pty.openpty()
     person.start(ready='', under=('sh', '-c', f'exec "$@" 2>{os.ttyname(slave)}', 'sh'))
@@ -216,26 +208,14 @@ def test_paused_terminal_does_not_prevent_the_stop(person, bench):
 
 
 def test_exception_in_the_node_stops_the_motors(person, bench):
-    person.start()
+    driver = person.start_here()
     person.move()
     bench.fail(fake.CRASH)
     person.stopped(time.monotonic())
     person.go_on()
-    assert person.driver.wait() != 0
-    assert 'a mistake in the program' in person.driver.output
-    assert bench.data[-1] == '000000'
-
-
-def test_killed_launch_ends_the_driver(person, bench):
-    person.start('launch_id:=one', under=('sh', '-c', '"$@"; true', 'sh'))
-    person.move()
-    parent = person.process.parent()
-    assert parent.pid != os.getpid()
-    at = time.monotonic()
-    parent.kill()
-    person.stopped(at)
-    person.go_on()
-    person.until(lambda: not person.driver.nodes('arm_driver'), 'the end')
+    person.until(lambda: not driver.is_running, 'the end')
+    with pytest.raises(RuntimeError, match='a mistake in the program'):
+        driver.end()
     assert bench.data[-1] == '000000'
 
 
