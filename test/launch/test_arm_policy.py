@@ -16,6 +16,7 @@ from vdl_ros.arm.simulation.simulation import ArmSimulation, SimulatedLink
 from vdl_ros.common.files import find_resource
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.tools import export_policy
 
 # Where it stands, and where its base should turn to; this policy turns no other joint.
 START = np.array([0.0, 0.8, 0.8, 0.0, 0.0])
@@ -106,12 +107,11 @@ def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
     assert bench.data[-1] == '000000'
 
 
-def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, peer, tmp_path):
+def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(
+        launch, peer, tmp_path, capsys):
     path = tmp_path / 'reach.onnx'
-    exported = launch('ros2', 'run', 'vdl_ros', 'export_policy',
-                      str(find_resource('models/reach.pt')), '--output', str(path))
-    assert exported.wait() == 0, exported.output
-    assert f'{path}: vdl_ros/OWI535Reach-v0, ppo, ' in exported.output
+    assert export_policy.main([str(find_resource('models/reach.pt')), '--output', str(path)]) == 0
+    assert f'{path}: vdl_ros/OWI535Reach-v0, ppo, ' in capsys.readouterr().out
     process = launch.file('arm', f'policy:={path}', 'camera:=none', 'view:=false',
                           'controller:=false', 'black_box:=none')
     status, joints = map(peer.listen, ('arm/target_status', 'arm/joint_states'))

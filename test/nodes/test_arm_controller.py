@@ -4,12 +4,12 @@ import itertools
 import time
 from functools import partial
 
-import psutil
 import pytest
 from arm_messages import joints_now, trajectory_after
 from builtin_interfaces.msg import Time
 from rclpy.clock import ClockType
 from sensor_msgs.msg import JointState
+from standstill import standing_still
 from std_msgs.msg import Empty, Header
 
 from vdl_ros.arm.geometry import load
@@ -181,23 +181,21 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     arm.until(lambda: arm.status[-1].reason == 'time went backward', 'its end')
 
 
-def test_a_process_that_stood_still_or_is_interrupted_leaves_motors_off(launch, peer):
-    arm = Controlled(peer, launch.node('arm_controller'))
+def test_a_node_that_stood_still_or_is_interrupted_leaves_motors_off(peer, controller):
+    arm = controller()
     arm.turn()
-    node = psutil.Process(arm.running.process.pid)
-    node.suspend()
-    # What waits for the process when it goes on must not move the arm either.
-    arm.move()
-    begin = time.monotonic()
-    arm.until(lambda: time.monotonic() > begin + 1.5, 'the gap')
-    node.resume()
+    with standing_still(arm.running.node):
+        # What waits for the node when it goes on must not move the arm either.
+        arm.move()
+        begin = time.monotonic()
+        arm.until(lambda: time.monotonic() > begin + 1.5, 'the gap')
     arm.until_aborted('the process stood still')
     arm.until_off()
     assert arm.status[-1].state == 'aborted'
     arm.turn()
     arm.running.interrupt()
     arm.until_off()
-    assert arm.running.wait() == 0
+    assert arm.running.end() == 0
 
 
 def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, controller):

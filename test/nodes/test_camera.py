@@ -91,8 +91,8 @@ def fullest(images, seconds=1.0):
 
 
 def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_rate(
-        launch, watcher, peer):
-    process = launch.node('camera', 'rate:=10.0', 'image_width:=160', 'image_height:=120')
+        start, watcher, peer):
+    running = start('rate:=10.0', 'image_width:=160', 'image_height:=120')
     statistics = peer.listen('/statistics')
     peer.until(lambda: peer.node.count_publishers('camera/image_raw')
                and peer.node.count_subscribers('arm/joint_states'), 'the camera')
@@ -134,8 +134,8 @@ def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_r
 
     compressed, image = peer.until(both, 'a compressed image and its original', say=watcher.state)
     assert np.abs(from_image(compressed).astype(int) - from_image(image)).mean() < 3.0
-    process.stop()
-    assert 'Traceback' not in process.output
+    assert running.end() == 0
+    assert 'Traceback' not in running.output
 
 
 def test_only_new_states_are_rendered_and_the_lamp_is_visible(start, watcher):

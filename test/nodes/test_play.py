@@ -5,11 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import reach_checkpoint
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from standstill import standing_still
 from std_msgs.msg import String
 
 from vdl_ros.envs.env_config import EnvConfig
@@ -76,11 +76,11 @@ def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
     client = launch(sys.executable, str(CLIENT))
     peer.until(lambda: any(map(moves, motors)), 'motion')
     peer.until(lambda: max(map(abs, joints[-1].position[:4])) < 0.1, 'the middle')
-    other = launch(sys.executable, str(CLIENT))
+    other = peer.talk('play/action')
     peer.until(lambda: 'waits: 2 programs publish /play/action' in play.output, 'the line')
     peer.until(lambda: not moves(motors[-1]), 'motors off')
-    for each in client, other:
-        each.end()
+    client.end()
+    peer.node.destroy_publisher(other)
     count = len(motors)
     peer.until(lambda: play.output.count('waits: no program') > 1, 'the line')
     # One that does not answer is asked again.
@@ -94,24 +94,22 @@ def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
     assert not client.output
 
 
-def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, launch, peer):
+def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, node_here, peer):
     motors = peer.listen('arm/motors')
-    running = launch.node('play', 'robot:=owi535_sim', 'policy:=reach', 'autostart:=false')
+    running = node_here(PlayNode, 'robot:=owi535_sim', 'policy:=reach', 'autostart:=false')
     for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE,
                        Transition.TRANSITION_DEACTIVATE):
         request = ChangeState.Request(transition=Transition(id=transition))
         peer.until(lambda request=request: peer.call(
             ChangeState, 'play/change_state', request).success, 'a transition')
-    node = psutil.Process(running.process.pid)
     client = peer.node.create_client(ChangeState, 'play/change_state')
     peer.until(client.service_is_ready, 'the service')
-    node.suspend()
-    answer = client.call_async(ChangeState.Request(
-        transition=Transition(id=Transition.TRANSITION_ACTIVATE)))
-    begin = time.monotonic()
-    peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap')
-    count = len(motors)
-    node.resume()
+    with standing_still(running.node):
+        answer = client.call_async(ChangeState.Request(
+            transition=Transition(id=Transition.TRANSITION_ACTIVATE)))
+        begin = time.monotonic()
+        peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap')
+        count = len(motors)
     peer.until(answer.done, 'the answer')
     assert not answer.result().success
     assert 'a request to move the robot is refused' in running.output

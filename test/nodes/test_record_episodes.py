@@ -1,4 +1,4 @@
-"""The episode recorder as a process: keys in, a labeled bag for each episode out."""
+"""The episode recorder: keys in, a labeled bag for each episode out."""
 
 import os
 from types import SimpleNamespace
@@ -18,25 +18,6 @@ from vdl_ros.nodes import record_episodes
 from vdl_ros.robots.contract_files import find_contract
 from vdl_ros.ros import qos
 from vdl_ros.tools.export_dataset import main as export_dataset
-
-
-class Recorder:
-    """The process, whose keys are the lines of a named pipe."""
-
-    def __init__(self, launch, folder, output):
-        keys = folder / 'keys'
-        os.mkfifo(keys)
-        self.process = launch(
-            'bash', '-c', f'exec ros2 run vdl_ros record_episodes --output {output} '
-            f'--task "reach the ball" < {keys}')
-        self._keys = keys.open('w')
-
-    def press(self, line):
-        print(line, file=self._keys, flush=True)
-
-    def end(self):
-        self._keys.close()
-        return self.process.wait()
 
 
 class Arm:
@@ -67,14 +48,32 @@ def positions(bag):
             if each.topic == '/arm/joint_states']
 
 
-def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, capsys):
+@pytest.fixture
+def script(monkeypatch):
+    """Return a file whose lines are the keys."""
+    source, sink = os.pipe()
+    with os.fdopen(source) as keys, os.fdopen(sink, 'w', buffering=1) as script:
+        monkeypatch.setattr('sys.stdin', keys)
+        yield script
+
+
+@pytest.fixture
+def record(script, node_here, tmp_path):
+    def start(*words):
+        options = record_episodes.parser().parse_args(
+            ['--output', str(tmp_path / 'demos'), *words])
+        return node_here(lambda: record_episodes.RecordEpisodesNode(options))
+    return start
+
+
+def test_each_saved_episode_is_a_bag_with_its_labels(record, script, peer, tmp_path):
     output, arm = tmp_path / 'demos', Arm(peer)
-    recorder = Recorder(launch, tmp_path, output)
+    running = record('--task', 'reach the ball')
 
     def press(line, answer):
-        before = recorder.process.output.count(answer)
-        recorder.press(line)
-        arm.until(lambda: recorder.process.output.count(answer) > before, answer)
+        before = running.output.count(answer)
+        print(line, file=script)
+        arm.until(lambda: running.output.count(answer) > before, answer)
 
     def publish():
         end = arm.count + 60
@@ -101,8 +100,10 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     publish()
     press('n', 'saved as a failure')
     press('s', ': recording: ')
+    script.close()
+    running.join()
     # A line was refused, see above.
-    assert recorder.end() == 1, recorder.process.output
+    assert running.end() == 1, running.output
 
     bags = find_bags(output)
     assert [each.name for each in bags] == ['episode_0000', 'episode_0001']
@@ -124,38 +125,33 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
 
     data = tmp_path / 'data'
     assert export_dataset([str(output), '--no-images', '--resample', '--gap', '60',
-                           '--output', str(data)]) == 0, capsys.readouterr().err
+                           '--output', str(data)]) == 0, running.output
     episodes = pq.read_table(data / 'meta/episodes/chunk-000/file-000.parquet').to_pylist()
     assert [each['tasks'] for each in episodes] == [['reach the ball'], ['push the cube']]
 
 
 def test_the_first_line_of_a_script_waits_for_a_robot_in_its_namespace(
-        node_here, peer, tmp_path, monkeypatch):
+        record, script, peer, tmp_path):
     robot = tmp_path / 'left.yaml'
     robot.write_text(find_resource('config/robots/owi535.yaml').read_text() + 'namespace: left\n')
-    source, sink = os.pipe()
-    with os.fdopen(source) as keys, os.fdopen(sink, 'w') as script:
-        monkeypatch.setattr('sys.stdin', keys)
-        options = record_episodes.parser().parse_args(
-            ['--output', str(tmp_path / 'demos'), '--robot', str(robot)])
-        running = node_here(lambda: record_episodes.RecordEpisodesNode(options))
-        print('s', file=script, flush=True)
-        peer.until(lambda: '0 episodes are saved' in running.output, 'its start')
-        arm = Arm(peer, 'left/')
-        arm.until(lambda: ': recording: ' in running.output, 'an episode')
-        print('y', file=script, flush=True)
-        arm.until(lambda: 'saved as a success' in running.output, 'a saved episode')
-        print('s', file=script, flush=True)
-        arm.until(lambda: 'episode_0001: recording: ' in running.output, 'another episode')
-        peer.node.destroy_publisher(arm.states)
-        peer.until(lambda: running.node.silent, 'the loss of the robot')
-        print('y', file=script, flush=True)
-        peer.until(lambda: 'nobody publishes left/arm/joint_states any more' in running.output,
-                   'that it is gone')
-        script.close()
-        running.join()
-        assert running.end() == 0, running.output
-        assert 'no episode is begun' not in running.output
+    running = record('--robot', str(robot))
+    print('s', file=script)
+    peer.until(lambda: '0 episodes are saved' in running.output, 'its start')
+    arm = Arm(peer, 'left/')
+    arm.until(lambda: ': recording: ' in running.output, 'an episode')
+    print('y', file=script)
+    arm.until(lambda: 'saved as a success' in running.output, 'a saved episode')
+    print('s', file=script)
+    arm.until(lambda: 'episode_0001: recording: ' in running.output, 'another episode')
+    peer.node.destroy_publisher(arm.states)
+    peer.until(lambda: running.node.silent, 'the loss of the robot')
+    print('y', file=script)
+    peer.until(lambda: 'nobody publishes left/arm/joint_states any more' in running.output,
+               'that it is gone')
+    script.close()
+    running.join()
+    assert running.end() == 0, running.output
+    assert 'no episode is begun' not in running.output
 
 
 def test_a_robot_is_silent_without_an_image_that_its_policy_sees():

@@ -1,18 +1,22 @@
 """The node recorder: every received message is in the bag, however the recording ends."""
 
-import resource
+import errno
+import os
 from collections import defaultdict
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from rclpy.duration import Duration
 from rosbags.highlevel import AnyReader
 from sensor_msgs.msg import JointState
+from standstill import standing_still
 from std_msgs.msg import String
 
 from vdl_ros.bags.reader import BagReader
 from vdl_ros.nodes import recorder
 from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_writer import BagWriter
 
 
 class Talker:
@@ -45,34 +49,38 @@ def messages(output):
     return found
 
 
-def test_every_received_message_is_in_the_bag(launch, talker, tmp_path):
-    process = launch.node('recorder', f'output:={tmp_path / "bag"}')
+def test_every_received_message_is_in_the_bag(node_here, talker, tmp_path):
+    running = node_here(recorder.RecorderNode, f'output:={tmp_path / "bag"}')
     talker.until_recorded()
     # As many on each topic as its queue holds: none is lost, however late they are taken.
     sent = [f'message {number}' for number in range(qos.REPORT.depth)]
-    for data in sent:
-        for each in talker.talks:
-            each.publish(String(data=data))
-    for each in (*talker.talks, talker.latched):
-        assert each.wait_for_all_acked(Duration(seconds=60))
-    # They have arrived; those that are still queued must be recorded too.
-    process.stop()
+    with standing_still(running.node):
+        for data in sent:
+            for each in talker.talks:
+                each.publish(String(data=data))
+        for each in (*talker.talks, talker.latched):
+            assert each.wait_for_all_acked(Duration(seconds=60))
+        # They have arrived; those that are still queued must be recorded too.
+        running.interrupt()
+    assert running.end() == 0
     found = messages(tmp_path / 'bag')
     assert found['/state'] == ['early'], 'a latched message from before is recorded'
     for each in talker.talks:
         assert found[each.topic_name] == sent, each.topic_name
-    assert ' 0 dropped' in process.output
+    assert ' 0 dropped' in running.output
 
 
-def test_a_full_disk_ends_the_recording_with_the_reason(launch, peer, talker, tmp_path):
-    process = launch.node('recorder', f'output:={tmp_path / "bag"}')
-    # A file may not grow beyond 64 KiB: to the recorder it is as if the disk were full.
-    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-    peer.until(lambda: process.process.poll() is not None, 'the end of the recorder',
-               say=lambda: talker.talks[0].publish(String(data='x' * 10_000)))
-    assert process.process.returncode == 3, process.output
-    assert 'File too large: recording has ended' in process.output
-    assert 'Traceback' not in process.output
+def test_a_full_disk_ends_the_recording_with_the_reason(
+        node_here, peer, talker, tmp_path, monkeypatch):
+    # What is kept then: test/ros/bags/test_bag_writer.py.
+    monkeypatch.setattr(BagWriter, 'write', Mock(side_effect=OSError(
+        errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    running = node_here(recorder.RecorderNode, f'output:={tmp_path / "bag"}')
+    peer.until(lambda: not running.is_running, 'the end of the recorder',
+               say=lambda: talker.talks[0].publish(String(data='x')))
+    assert running.end() == 3, running.output
+    assert 'No space left on device: recording has ended' in running.output
+    assert 'Traceback' not in running.output
 
 
 @pytest.fixture

@@ -172,12 +172,12 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
     peer.node.destroy_publisher(stop)
     os.kill(arm.running.process.pid, signal.SIGKILL)
     arm.running.wait()
-    arm = Twin(peer, launch.node('sim_arm'))
+    arm = twin()
     peer.until(lambda: arm.stops and arm.sent, 'the state')
     # With another stamp: what was asked before this start does not go on after the release.
     assert arm.stops[-1].engaged
     assert arm.stops[-1].header.stamp != stamp
-    arm.running.stop()
+    arm.running.end()
     arm = twin()
     arm.keep(lambda: arm.stops and len(arm.sent) > 6, 'commands do nothing', base=1)
     state = arm.stops[-1]

@@ -77,8 +77,8 @@ class Running:
         self.peer.until(lambda: not moves(self.own[-1]), 'motors off')
 
 
-def test_a_target_moves_the_arm_until_a_person_ends_it(launch, peer, turning):
-    arm = Running(peer, launch.node('play', *FOLLOW, f'policy:={turning}'))
+def test_a_target_moves_the_arm_until_a_person_ends_it(node_here, peer, turning):
+    arm = Running(peer, node_here(play.PlayNode, *FOLLOW, f'policy:={turning}'))
     others, moving = peer.talk('arm/motors'), peer.talk('/tf')
     # Before a target it commands nothing.
     assert arm.status[-1].state == 'idle'
@@ -132,7 +132,7 @@ def test_a_target_moves_the_arm_until_a_person_ends_it(launch, peer, turning):
     arm.until_turning()
     arm.running.interrupt()
     arm.until_off()
-    assert arm.running.wait() == 0
+    assert arm.running.end() == 0
 
 
 def of_robot(path, **changed):

@@ -1,5 +1,6 @@
 """The node topic_stats: reports on /statistics appear in its table."""
 
+import os
 import re
 
 import pytest
@@ -58,14 +59,22 @@ def test_once_prints_one_table_and_ends(run_here, peer, publish):
 
 
 def test_tables_of_the_chosen_topics_are_printed_until_the_pipe_is_closed(
-        launch, peer, publish, tmp_path):
-    lines = tmp_path / 'lines'
-    command = 'ros2 run vdl_ros topic_stats --ros-args -p topics:=policy -p period:=0.1'
-    process = launch('sh', '-c', f'{command} | grep --line-buffered -m 3 /actor_0 >{lines}')
-    # Thread times on the same topic do not count as malformed reports.
-    peer.until(lambda: process.process.poll() is not None, 'the end', every=0.2, say=lambda: (
-        publish(*GOOD, report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))))
-    assert process.process.returncode == 0
-    assert process.output == ''
-    assert lines.read_text().count('/actor_0') == 3
-    assert 'trajectories' not in lines.read_text()
+        node_here, peer, publish, monkeypatch):
+    source, sink = os.pipe()
+    with (os.fdopen(source) as lines, os.fdopen(sink, 'w') as output,
+          monkeypatch.context() as patch):
+        patch.setattr('sys.stdout', output)
+        running = node_here(topic_stats.TopicStatsNode, 'topics:=policy', 'period:=0.1')
+        # Thread times on the same topic do not count as malformed reports.
+        with peer.saying(every=0.2, say=lambda: publish(
+                *GOOD, report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))):
+            text = ''
+            while text.count('/actor_0') < 3:
+                text += lines.readline()
+        lines.close()
+        peer.until(lambda: not running.is_running, 'the end')
+        # What the interpreter writes when it exits.
+        print(file=output, flush=True)
+    assert running.end() == 0
+    assert running.output == ''
+    assert 'trajectories' not in text

@@ -2,9 +2,9 @@
 
 import re
 import socket
+from unittest.mock import Mock
 
 import page_client
-import psutil
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from sensor_msgs.msg import Image
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
@@ -42,15 +42,14 @@ def reader(page):
     return has
 
 
-def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
-    process = launch.node('training_viewer', 'view_port:=0')
-    address = process.wait_for(lambda: re.search(
-        r'view of the training: (http://\S+)', process.output), 'the address')[1]
-    assert psutil.Process(process.process.pid).nice() >= 10
+def test_what_nodes_report_is_shown(node_here, peer):
+    running = node_here(training_viewer.TrainingViewerNode, 'view_port:=0')
+    address = peer.until(lambda: re.search(
+        r'view of the training: (http://\S+)', running.output), 'the address')[1]
     statistics, diagnostics, policies = map(peer.talk, ('/statistics', '/diagnostics', 'policy'))
     images = qos.pub(peer.node, IMAGES)
     policies.publish(Policy(config='{"env_id": ["nested"]}'))
-    process.wait_for(lambda: 'policy refused' in process.output, 'the refusal')
+    peer.until(lambda: 'policy refused' in running.output, 'the refusal')
     policies.publish(Policy(config='{"env_id": "CartPole-v1", "algorithm": "impala"}'))
     sentence, rates = ['the learner waits'], iter(range(10, 10**6))
 
@@ -74,7 +73,7 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
             pass
         peer.until(images.get_subscription_count, 'a subscription, while somebody watches')
         # Refused, and the next one is shown.
-        peer.until(lambda: 'policy/image_raw refused: image: ' in process.output, 'the refusal',
+        peer.until(lambda: 'policy/image_raw refused: image: ' in running.output, 'the refusal',
                    say=lambda: images.publish(Image(width=8, height=4, step=1)), every=0.1)
         with peer.saying(lambda: images.publish(GREY)):
             while not has('/policy'):
@@ -84,10 +83,12 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
     assert peer.node.count_subscribers('policy') == 0, 'large, and taken once'
 
 
-def test_a_port_in_use_ends_it_with_one_line(refused, monkeypatch):
-    monkeypatch.setattr(base_node, 'lower_priority', lambda: None)
+def test_training_comes_first_and_a_port_in_use_ends_it_with_one_line(refused, monkeypatch):
+    lowered = Mock()
+    monkeypatch.setattr(base_node, 'lower_priority', lowered)
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
         line = refused(training_viewer.main, f'view_port:={port}')
     assert f'view: 127.0.0.1:{port} cannot be used' in line
     assert 'view_port:=0' in line
+    lowered.assert_called_once_with()

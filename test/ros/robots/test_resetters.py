@@ -11,6 +11,7 @@ from robot_contract import GOOD
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
 
+from vdl_ros.nodes import confirm
 from vdl_ros.robots.contract import TrajectoryReset
 from vdl_ros.ros import qos
 from vdl_ros.ros.robots import resetters
@@ -116,7 +117,8 @@ def test_wrong_measurements_move_no_robot_whose_reset_ends(monkeypatch):
     assert list(paths[-1].points[0].positions) == [0.01]
 
 
-def test_a_person_confirms_each_reset(peer, robot, act, launch):
+def test_a_person_confirms_each_reset(peer, robot, act, monkeypatch, printed):
+    monkeypatch.setattr(confirm, 'process_age', lambda: 0.0)
     # A machine that stands still loses no episode, which would need another confirmation.
     agent = act({
         'reset': {'confirmation': 'put the cube back'}, 'late': {'action': 'stop', 'limit': 60.0},
@@ -124,9 +126,10 @@ def test_a_person_confirms_each_reset(peer, robot, act, launch):
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: robot.commands, 'the neutral action before the reset')
         assert agent.steps == []
-        person = launch('ros2', 'run', 'vdl_ros', 'confirm')
-        assert person.wait() == 0, person.output
-        assert 'the robot goes on' in person.output
+        person = confirm.ConfirmNode()
+        assert person.run(threading.Event()) == 0, printed()
+        person.destroy_node()
+        assert 'the robot goes on' in printed()
         peer.until(lambda: len(agent.steps) > 3, 'steps')
         # Nobody waits for it now.
         peer.until(lambda: not peer.call(
