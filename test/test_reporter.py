@@ -31,6 +31,7 @@ def test_by_chance_in_the_set_up(unlucky):
 NEVER_TWICE = '\ndef test_without_processes():\n    fail_once("fast")\n'
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_failed_test_with_processes_runs_once_more(tmp_path, monkeypatch):
     for name in ('VDL_ROS_TEST_STARTS', 'PYTEST_XDIST_WORKER'):

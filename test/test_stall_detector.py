@@ -8,7 +8,7 @@ import time
 import pytest
 from stall_detector import StallDetector
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.slow]
 
 
 def test_the_longest_stall_within_the_time_is_subtracted_and_none_before_it():

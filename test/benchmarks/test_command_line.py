@@ -75,13 +75,13 @@ def test_exit_status_of_an_interrupt_and_of_a_failure(capsys):
 CARTPOLE = ('--env', 'CartPole-v1', '--seconds', '300')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('name', 'words', 'part', 'count'), [
     ('bench_env', CARTPOLE, 'benchmarks.env_measure', 1),
-    pytest.param('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2,
-                 marks=pytest.mark.slow),
-    pytest.param('bench_transport', (
+    ('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2),
+    ('bench_transport', (
         '--sizes', '8000', '--round-trips', '100', '--rounds', '1', '--trips', '100000'),
-        'benchmarks.transport_peer', 2, marks=pytest.mark.slow)])
+        'benchmarks.transport_peer', 2)])
 def test_ctrl_c_leaves_no_process(launch, name, words, part, count):
     def workers():
         found = []

@@ -116,6 +116,8 @@ def test_a_bad_setting_is_refused_before_any_host_is_reached(capsys, tmp_path):
             (['video:=true', 'name:=a b'], "name: 'a b' is not allowed")):
         assert cluster.main([f'hosts:={table}', *words]) == 2
         assert line in capsys.readouterr().err
+    assert cluster.main([f'hosts:={tmp_path}/none.csv']) == 2
+    assert f'{tmp_path}/none.csv' in capsys.readouterr().err
     assert cluster.main(['strat']) == 2
     assert "did you mean 'start'?" in capsys.readouterr().err
     assert cluster.main(['status']) == 2

@@ -132,7 +132,7 @@ def test_a_failing_operation_leaves_the_old_or_the_new_checkpoint(trials, tmp_pa
 
 @pytest.mark.process
 @pytest.mark.fault_row(
-    'SIGKILL while saving in a loop', PASSES, smoke=3, reduced=100, full=200)
+    'SIGKILL while saving in a loop', PASSES, reduced=100, full=200)
 def test_a_kill_while_saving_leaves_the_last_or_the_next_checkpoint(trials, tmp_path):
     pause = threading.Event()
 

@@ -11,6 +11,7 @@ import pytest
 import soak
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 
 
 def test_what_grows_is_named_and_what_only_varies_is_not():
@@ -34,7 +35,6 @@ def test_what_grows_is_named_and_what_only_varies_is_not():
         '/dev/shm: files grew', '/dev/shm: mb grew']
 
 
-@pytest.mark.slow
 @pytest.mark.process
 def test_the_soak_runs_a_training_and_an_arm(tmp_path):
     path = os.pathsep.join(

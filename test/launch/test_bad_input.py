@@ -132,13 +132,9 @@ def test_nodes_of_one_machine_keep_to_themselves_unless_told(plan, monkeypatch):
     assert RANGE not in nodes['actor'], 'its learner may be on another host'
 
 
-def test_a_bad_setting_that_a_node_finds_ends_its_launch(launch, run, tmp_path):
-    for file, arguments, line in (
-            ('train', [f'run_dir:={run}', 'num_actors:=1', 'env_id:=CartPoll-v1'],
-             "did you mean 'CartPole-v1'?"),
-            ('cluster', [f'hosts:={tmp_path}/none.csv'], f'{tmp_path}/none.csv')):
-        started = launch.file(file, *arguments)
-        assert started.wait() == 1, started.output
-        assert line in started.output
-        assert 'Traceback' not in started.output
-        assert started.family() == [], file
+def test_a_bad_setting_that_a_node_finds_ends_its_launch(launch, run):
+    started = launch.file('train', f'run_dir:={run}', 'num_actors:=1', 'env_id:=CartPoll-v1')
+    assert started.wait() == 1, started.output
+    assert "did you mean 'CartPole-v1'?" in started.output
+    assert 'Traceback' not in started.output
+    assert started.family() == []

@@ -13,8 +13,8 @@ from two_hosts import on, run_on
 from vdl_ros.tools import doctor
 
 
-@pytest.mark.parametrize('transport_name', [
-    'shm', pytest.param('udp', marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('transport_name', ['shm', 'udp'])
 def test_messages_between_two_processes_are_measured(transport_name):
     result = subprocess.run(
         [sys.executable, '-m', 'vdl_ros.tools.doctor', '--json', '--ros-args', '-r', 'a:=b'],

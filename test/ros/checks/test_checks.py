@@ -193,14 +193,20 @@ def test_a_package_that_requires_another_version_of_a_library_is_named(tmp_path,
         'warn', 'metaworld 3.1.1 requires mujoco==3.3.0')
 
 
-def test_a_gymnasium_that_is_too_old_is_named_with_the_oldest_that_is_not(tmp_path, monkeypatch):
+def test_a_gymnasium_that_is_too_old_is_named_with_the_oldest_that_is_not(
+        tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine.importlib.metadata, 'version', lambda name: '1.0.0')
     monkeypatch.setattr(machine.importlib.metadata, 'distributions', list)
     line = "gymnasium 1.0.0 is too old: pip install 'gymnasium>=1.1'"
     found = machine.check_libraries(fake(tmp_path))
     assert (found.status, found.advice) == ('fail', line)
-    with pytest.raises(ImportError, match=line):
+    # Tools say a ValueError in one line.
+    with pytest.raises(ImportError, match=line) as error:
         importlib.reload(vdl_ros.envs)
+    assert isinstance(error.value, ValueError)
+    with pytest.raises(SystemExit, match='2'):
+        vdl_ros.begin_program('serial')
+    assert capsys.readouterr().err == f'serial: {line}\n'
 
 
 def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
