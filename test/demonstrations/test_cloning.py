@@ -78,7 +78,8 @@ def test_chunks_are_of_one_episode_and_are_cloned(demonstrations, tmp_path, caps
     spaces = factory.spaces(EnvConfig(env_id='CartPole-v1'))
     found = load_demonstrations(folder, 'CartPole-v1', spaces, {}, chunk=3)
     assert found.actions.tolist() == [[0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]]
-    assert clone(demonstrations, tmp_path / 'bc', '--chunk', '3', '--total_steps', '100000') == 0
+    assert clone(demonstrations, tmp_path / 'bc', '--chunk', '3', '--total_steps', '10000',
+                 '--learning_rate', '0.01') == 0
     assert re.search(r'/s   loss -?\d\.\d{4}\n', capsys.readouterr().out)
     assert returns_of(tmp_path / 'bc/checkpoint.pt') > 400.0, 'of 500'
 
@@ -203,14 +204,6 @@ def test_a_recording_says_how_it_goes_and_keeps_its_episodes_when_it_is_interrup
     assert lines.pop() == 'CartPole-v1: tells of no success: all episodes count'
     assert lines[-1].startswith(f'{count} of 4 episodes are recorded, {failures} others')
     assert 0 < read_lerobot(tmp_path / 'data').episodes[-1] + 1 == count < 4
-
-
-def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
-    """Nothing of it is lost by the first updates of another algorithm."""
-    assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
-                  '--init', str(cloned), '--learning_rate', '1e-5',
-                  '--run_dir', str(tmp_path / 'ppo')]) == 0
-    assert returns_of(tmp_path / 'ppo/checkpoint.pt') > 350.0
 
 
 STATES, ACTIONS = np.zeros((9, 4)), np.ones((9, 1))

@@ -4,7 +4,6 @@ import itertools
 import json
 import threading
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
-from vdl_ros.nodes import evaluate
 from vdl_ros.nodes.evaluate import EvaluateNode, main
 from vdl_ros.nodes.evaluator import EvaluatorNode
 from vdl_ros.rl.learning.learner import Learner
@@ -87,16 +85,6 @@ def test_two_policies_are_compared_and_the_figures_are_written(checkpoint, tmp_p
     assert found['difference'] == {
         'pairs': 6, 'return': {'mean': 0.0, 'interval': 0.0}, 'success': None}
     assert 'difference in 6 pairs of episodes: of the return +0.00 +-0.00' in said
-
-
-def test_a_video_is_announced_because_it_takes_a_while(tmp_path, monkeypatch):
-    lines = []
-    monkeypatch.setattr(evaluate, 'record_episodes', lambda *given, **more: ([3.0], 9))
-    node = SimpleNamespace(
-        NAME='evaluate', _env=None, _config=EvaluateConfig(), _saved=Mock(),
-        get_logger=lambda: SimpleNamespace(info=lines.append))
-    EvaluateNode.record(node, tmp_path / 'a.mp4', threading.Event())
-    assert lines == ['records a video, in real time', f'{tmp_path}/a.mp4: 9 steps, return 3']
 
 
 def test_a_video_that_cannot_be_drawn_is_refused_before_the_episodes(

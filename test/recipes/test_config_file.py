@@ -87,10 +87,7 @@ def test_an_error_names_the_file_and_the_setting_in_one_line(tmp_path):
             ('num_envs: [1]', 'num_envs: [1] is not allowed: a whole number from 1 to 4096'),
             ('{1: 2}', '1: no such setting'),
             ('', 'is not a mapping'),
-            ('env_id: [', 'not YAML: '),
-            ('x: !!python/object/apply:os.getcwd []',
-             'not YAML: could not determine a constructor'),
-            ('[' * 1000, 'not YAML: ')):
+            ('env_id: [', 'not YAML: ')):
         file.write_text(text)
         with pytest.raises(SettingError) as caught:
             read_config(file)

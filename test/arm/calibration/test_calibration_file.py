@@ -1,6 +1,5 @@
 """The file of a calibration: as it was written, whole or not at all, refused in one line."""
 
-import os
 import re
 import runpy
 from pathlib import Path
@@ -74,12 +73,7 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
     for damage, reason in (
             (lambda text: '', 'the file: None is not a mapping'),
             (lambda text: text[:len(text) // 2], 'is not|not allowed|expected|found'),
-            (lambda text: '[' * 1000, 'recursion|while|depth'),
             (lambda text: text + ' ' * 100_000, 'larger than 100000 bytes'),
-            (lambda text: text + '\x00', 'special characters|unacceptable'),
-            (lambda text: text.replace('0.39', '!!python/object/apply:os.getcwd []'),
-             'constructor'),
-            (lambda text: text.replace('0.39', '2001-99-99'), "'2001-99-99' is not allowed"),
             (change('schema', value='vdl_ros/other/1'), "schema: 'vdl_ros/other/1' is not"),
             (change('units', 'angle', value='deg'), "units: .*'deg'.* is not"),
             (change('feedback', value='guess'),
@@ -100,8 +94,6 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
         assert str(path) in text
         assert re.search(reason, text), text
     assert 'No such file' in refused(tmp_path / 'none.yaml')
-    os.mkfifo(tmp_path / 'pipe.yaml')
-    assert 'pipe.yaml: cannot be read: not a file' in refused(tmp_path / 'pipe.yaml')
 
 
 def test_file_that_cannot_be_written_leaves_the_older_one(path, monkeypatch):
