@@ -23,7 +23,7 @@ def runs(pair, start, tmp_path):
             group.all_gather = group._both
             group.broadcast = lambda data: group._both(data)[0]
             run = start(None if group.rank else tmp_path / 'run', {
-                'start_id': 10 + group.rank, **inboxes[group.rank]}, group=group,
+                'actor_id': f'actor_{group.rank}', **inboxes[group.rank]}, group=group,
                 **{'total_steps': 1000} | config)
             prepare(run)
             reason = run()
