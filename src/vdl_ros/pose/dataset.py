@@ -27,15 +27,14 @@ class PoseDataset:
         joints: all five joints, float64 [frames, 5], rad.
         focal: focal length in heights of the image, float64 [frames].
         roll: of the camera, float64 [frames], rad.
-        arms: the frames of each data set, and the arm that it shows.
 
     Raises:
-        ValueError: no frame, a damaged data set, or one of an arm whose description is not here.
+        ValueError: no frame, or a damaged data set.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         folders = [folder for path in paths for folder in _data_sets(path)]
-        sets, arms = [], []
+        sets = []
         for folder in folders:
             found = Frames(folder)
             height, width = found.images.shape[1:3]
@@ -45,11 +44,9 @@ class PoseDataset:
             if not len(found):
                 raise ValueError(f'{folder}: no frame is there')
             sets.append(found)
-            arms.append(_arm(folder, found.origin))
         self._images = [each.images for each in sets]
         self._ends = np.cumsum([len(each) for each in sets])
-        self.arms = [(slice(end - len(each), end), arm)
-                     for end, each, arm in zip(self._ends, sets, arms, strict=True)]
+        self._origins = [(folder, each.origin) for folder, each in zip(folders, sets, strict=True)]
         camera = np.concatenate([each.camera for each in sets])
         self.joints = np.concatenate([each.joints for each in sets])
         self.targets = torch.from_numpy(
@@ -72,6 +69,14 @@ class PoseDataset:
             rows = numbers == number
             out[rows] = self._images[number][chosen[rows] - begin]
         return torch.from_numpy(out)
+
+    def arms(self) -> list[tuple[slice, ArmGeometry]]:
+        """Return the frames of each data set, and the arm that it shows.
+
+        ValueError: the description of one is not on this host.
+        """
+        return [(slice(end - len(images), end), _arm(*origin)) for end, images, origin in zip(
+            self._ends, self._images, self._origins, strict=True)]
 
     def report(self) -> str:
         return f'{len(self):,} frames of {len(self._images)} data set(s)'

@@ -74,7 +74,7 @@ def project_points(data: PoseDataset) -> NDArray[np.float32]:
     is the depth beyond ``camera_target``, in quarters of a metre.
     """
     about_target = np.concatenate([
-        _points(geometry, data.joints[frames]) for frames, geometry in data.arms])
+        _points(geometry, data.joints[frames]) for frames, geometry in data.arms()])
     distance, elevation, azimuth = data.targets[:, :3].double().numpy().T
     seen = _in_camera(about_target, elevation, azimuth)
     seen[..., 2] += distance[:, None]
