@@ -149,6 +149,10 @@ def test_the_profile_allows_only_loopback_if_discovery_is_local():
         assert found.get('address', []) == addresses, environ
         assert ('interfaceWhiteList' in found) == bool(addresses), environ
         assert 'ns0:' not in text, 'tags have no prefix of a namespace'
+    # The lease is shorter than the health check.
+    lease_s, _announcement_s = (int(each) for each in found['sec'][:2])
+    check_ms, = (int(each) for each in found['healthy_check_timeout_ms'])
+    assert check_ms > lease_s * 1000 > 1000
 
 
 PEER = """
